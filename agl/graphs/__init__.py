@@ -1,0 +1,1 @@
+"""Graphs: small named ones written by models, and the exact solvers over them."""

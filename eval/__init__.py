@@ -1,0 +1,1 @@
+"""Frozen evaluation: runner, metrics, tables."""

@@ -1,0 +1,1 @@
+"""Pure functions from (what happened, the truth) to named numbers."""

@@ -1,0 +1,1 @@
+"""Training programs and what only training needs."""
