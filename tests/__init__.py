@@ -1,0 +1,1 @@
+"""Tests; a package, so that modules can share the toy env."""
