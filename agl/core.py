@@ -265,7 +265,7 @@ class Env(ABC, Generic[TaskT]):
         return pickle.dumps(self.__dict__)
 
     def restore(self, state: bytes) -> None:
-        """Continue from a `snapshot` taken by an env of the same class and options. Only ever restore your own bytes."""
+        """Continue from a `snapshot` of an env of the same class and options. Only restore bytes you made yourself."""
         self.__dict__.clear()
         self.__dict__.update(pickle.loads(state))
 

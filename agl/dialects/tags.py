@@ -24,7 +24,7 @@ def is_plain(action: type[Action]) -> bool:
 
 
 class Tags(Dialect):
-    """Each action is one element named by `Action.tag`; its content is a JSON object, or bare text for one string field.
+    """Each action is one element named by `Action.tag`: a JSON object, or bare text when it has one string field.
 
     Only generated text is read, think blocks are skipped, JSON is decoded from the opening tag before the closing tag
     is required (so a name may contain `</graph>`), and what the env alone may write (`<result>`) is Malformed.
@@ -49,8 +49,8 @@ class Tags(Dialect):
                 f"<{action.tag}>{self._content_hint(action)}</{action.tag}>: {' '.join((action.__doc__ or '').split())}"
             )
         lines.append(
-            f"After an element that asks for something, its output appears between <{RESULT}> and </{RESULT}>; never write that "
-            "yourself. You may then think and act again. Text inside <think> is not executed."
+            f"After an element that asks for something, its output appears between <{RESULT}> and </{RESULT}>; "
+            "never write that yourself. You may then think and act again. Text inside <think> is not executed."
         )
         return "\n".join(lines)
 

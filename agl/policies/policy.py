@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from agl.core import Env
 from agl.dialects.dialect import Dialect
@@ -40,19 +40,13 @@ class Sample:
     tokens: int
 
 
-@dataclass
-class Transcript:
-    """Who said what, in order: (source, role, text). What traces store."""
-
-    parts: list[tuple[Literal["prompt", "sampled", "injected"], str, str]] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
 class Play:
     """What only scripted policies may look at: the live env and how its actions are written."""
 
     env: Env[Any]
     dialect: Dialect
+    attempt: int = 0
 
 
 class Dialogue(ABC):
@@ -83,12 +77,20 @@ class Policy(ABC):
     """A frozen model, a model in training, or a script."""
 
     name: str
-    native_tools: ClassVar[bool] = False
-    """True when the backend takes function schemas and returns calls itself (chat APIs)."""
+    native_tools: bool = False
+    """True when the backend takes function schemas and returns calls itself (chat APIs); settled by `prepare`."""
+
+    async def prepare(self) -> None:  # noqa: B027
+        """Get ready (probe a server, load a model). Called before every episode, so quick when done already.
+
+        Raises:
+            UserError: the backend cannot be used as configured.
+            InfraError: it cannot be reached now.
+        """
 
     @abstractmethod
     def open(self, prompt: Prompt, *, seed: int, play: Play) -> Dialogue:
         """Start a dialogue. `seed` is a pure function of (run seed, task, attempt)."""
 
-    async def aclose(self) -> None:
+    async def aclose(self) -> None:  # noqa: B027
         """Free connections and models."""

@@ -1,0 +1,150 @@
+"""The JSONL record of an episode: one schema for evaluation, training and replay."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from agl.core import Frozen, Outcome, OutcomeKind, Score
+from agl.errors import DataError
+from agl.json_text import dumps
+from agl.tokens import TokenLog
+
+SCHEMA = 1
+
+
+class Turn(Frozen):
+    """A stretch of text and who produced it. `finish` is set on sampled text only."""
+
+    source: Literal["prompt", "sampled", "injected"]
+    role: str
+    text: str
+    finish: Literal["stop", "eos", "length"] | None = None
+
+
+class Event(Frozen):
+    """One action as the env saw it, and the env's reply. Malformed text has the name `malformed`."""
+
+    action: str
+    arguments: dict[str, Any]
+    observation: str
+    is_error: bool
+
+
+class Tokens(Frozen):
+    """Token counts of an episode; None where the backend does not tell."""
+
+    prompt: int | None = None
+    sampled: int = 0
+    injected: int | None = None
+
+
+class Episode(Frozen):
+    """Everything that happened in one attempt at one task.
+
+    `seconds` is the only field that differs between two runs of a deterministic policy. `logs` stays in memory: it is
+    what training rows are made of and is not part of the record.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    schema_version: int = SCHEMA
+    task: dict[str, Any]
+    attempt: int
+    policy: str
+    dialect: str
+    transcript: tuple[Turn, ...]
+    events: tuple[Event, ...]
+    score: Score | None
+    outcome: Outcome
+    tokens: Tokens
+    seconds: dict[str, float]
+    logs: tuple[TokenLog, ...] = Field(default=(), exclude=True, repr=False)
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.task["id"], self.attempt
+
+    @property
+    def is_sample(self) -> bool:
+        """False when the machinery failed: such an episode is neither scored nor trained on."""
+        return self.outcome.kind is not OutcomeKind.INFRA_FAILURE
+
+    def line(self) -> str:
+        return dumps(self.model_dump(mode="json"))
+
+
+def read_episodes(path: Path) -> Iterator[Episode]:
+    """Episodes of a JSONL file, in file order. A torn last line (a killed writer) is skipped.
+
+    Raises:
+        DataError: another line cannot be read.
+    """
+    lines = path.read_bytes().split(b"\n")
+    last = len(lines) - 1
+    for number, line in enumerate(lines):
+        if not line.strip():
+            continue
+        try:
+            yield Episode.model_validate(json.loads(line))
+        except (ValueError, ValidationError) as error:
+            if number == last:
+                return
+            reason = str(error).splitlines()[0]
+            raise DataError(
+                f"expected an episode in {path}, line {number + 1}, got {reason}; remove that line and use --resume"
+            ) from None
+
+
+class EpisodeWriter:
+    """Appends episodes so that a kill at any moment loses at most the line being written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._mend_torn_end()
+        self._file = path.open("ab")
+
+    def _mend_torn_end(self) -> None:
+        """Drop an unfinished last line, else the next one would be glued to it."""
+        if not self._path.exists():
+            return
+        data = self._path.read_bytes()
+        if data and not data.endswith(b"\n"):
+            with self._path.open("r+b") as file:
+                file.truncate(data.rfind(b"\n") + 1)
+
+    def write(self, episode: Episode) -> None:
+        self._file.write(episode.line().encode() + b"\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def __enter__(self) -> EpisodeWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def rewrite_sorted(path: Path, order: dict[str, int]) -> list[Episode]:
+    """Keep the last record of each key, in the order (`order` of the task id, attempt); atomic.
+
+    Concurrency decides in which order episodes finish; after this the bytes no longer show it.
+    """
+    latest = {episode.key: episode for episode in read_episodes(path)}
+    episodes = sorted(latest.values(), key=lambda episode: (order.get(episode.key[0], len(order)), *episode.key))
+    partial = path.with_suffix(".partial")
+    with partial.open("w", encoding="utf-8", newline="\n") as file:
+        for episode in episodes:
+            file.write(episode.line() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    return episodes
