@@ -170,6 +170,8 @@ class Env(ABC, Generic[TaskT]):
     """Name of the dialect the published system used."""
     metrics: ClassVar[tuple[str, ...]] = ()
     """Names in `Score.parts` that tables and summaries show beside `total` and `reward`."""
+    random_bound: ClassVar[float] = 0.5
+    """The mean `Score.total` of random play stays at or below this."""
 
     _task: TaskT | None = None
     _over: bool = False
@@ -274,17 +276,22 @@ class Env(ABC, Generic[TaskT]):
 
     def json_schemas(self) -> list[dict[str, Any]]:
         """The actions as OpenAI-style function schemas."""
-        return [
-            {
-                "type": "function",
-                "function": {
-                    "name": action.name(),
-                    "description": " ".join((action.__doc__ or "").split()),
-                    "parameters": _schema(action),
-                },
-            }
-            for action in self.actions
-        ]
+        return json_schemas(self.actions)
+
+
+def json_schemas(actions: Sequence[type[Action]]) -> list[dict[str, Any]]:
+    """`actions` as OpenAI-style function schemas."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": action.name(),
+                "description": " ".join((action.__doc__ or "").split()),
+                "parameters": _schema(action),
+            },
+        }
+        for action in actions
+    ]
 
 
 def _schema(action: type[Action]) -> dict[str, Any]:

