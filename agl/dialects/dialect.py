@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from agl.core import Action, Env, Malformed, Observation
+from agl.json_text import JsonError, decode, dumps
 from agl.messages import Injection, Message, Prompt
 
 Reply = tuple[Action | Malformed, Observation]
@@ -82,6 +83,46 @@ class Dialect(ABC):
         return messages
 
 
+def malformed(reason: str, message: str, text: str) -> Malformed:
+    """A Malformed that quotes the beginning of `text`."""
+    return Malformed(reason=reason, message=message, text=text[:500])
+
+
+def json_element(text: str, start: int, tag: str) -> tuple[Any, int]:
+    """Read the one JSON value of the element `<tag>` whose content begins at `start`.
+
+    The value is decoded before the closing tag is looked for, so a string in it may contain that tag.
+
+    Returns:
+        The value, or a Malformed: `truncated` when the text ends inside the value, `missing_close`, `extra_value`, or
+        what the JSON reader says. Then the offset behind the element, -1 when there is nothing more to read.
+    """
+    close = f"</{tag}>"
+    try:
+        value, end = decode(text, start)
+    except JsonError as error:
+        after = -1 if error.code == "truncated" else _behind(text, close, start)
+        return malformed(error.code, f"the JSON in <{tag}> cannot be read: {error}", text), after
+    end += len(text[end:]) - len(text[end:].lstrip())
+    if text.startswith(close, end):
+        return value, end + len(close)
+    if end == len(text):
+        return malformed("missing_close", f"<{tag}> was not closed by {close}", text), -1
+    message = f"<{tag}> takes one JSON value; more follows at character {end - start}"
+    return malformed("extra_value", message, text), _behind(text, close, end)
+
+
+def escaped(value: Any) -> str:
+    r"""JSON of `value` with `</think>` written as `<\/think>`, so that it never looks like the end of a think block."""
+    return dumps(value).replace("</think>", "<\\/think>")
+
+
+def _behind(text: str, mark: str, start: int) -> int:
+    found = text.find(mark, start)
+    return -1 if found < 0 else found + len(mark)
+
+
+UNFINISHED_THINK = "the <think> block was not closed; close it before acting"
 _THINK = re.compile(r"<think>|</think>")
 
 
@@ -98,9 +139,5 @@ def after_thinking(text: str) -> int | Malformed:
         return 0
     end = text.find("</think>")
     if end < 0:
-        return Malformed(
-            reason="unfinished_think",
-            message="the <think> block was not closed; close it before acting",
-            text=text[:500],
-        )
+        return malformed("unfinished_think", UNFINISHED_THINK, text)
     return end + len("</think>")

@@ -9,9 +9,17 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
+from agl.boxed import has_open_box
 from agl.core import Action, Malformed
-from agl.dialects.dialect import Dialect, Reply, after_thinking
-from agl.json_text import JsonError, decode, dumps
+from agl.dialects.dialect import (
+    UNFINISHED_THINK,
+    Dialect,
+    Reply,
+    after_thinking,
+    escaped,
+    json_element,
+    malformed,
+)
 from agl.messages import Injection, Message
 
 RESULT = "result"
@@ -73,20 +81,15 @@ class Tags(Dialect):
         while (match := self._any_tag.search(text, start)) is not None:
             closing, tag = match.groups()
             if closing:
-                found.append(_bad("unopened_tag", f"</{tag}> has no opening <{tag}>", text))
+                found.append(malformed("unopened_tag", f"</{tag}> has no opening <{tag}>", text))
                 start = match.end()
-            elif tag == RESULT:
-                found.append(_bad("wrote_result", f"only the environment writes <{RESULT}>", text))
-                close = text.find(f"</{RESULT}>", match.end())
-                start = len(text) if close < 0 else close + len(RESULT) + 3
-            elif tag == "think":
-                end = text.find("</think>", match.end())
-                if end < 0:
-                    found.append(
-                        _bad("unfinished_think", "the <think> block was not closed; close it before acting", text)
-                    )
-                    break
-                start = end + len("</think>")
+            elif tag in (RESULT, "think"):
+                end = text.find(f"</{tag}>", match.end())
+                start = len(text) if end < 0 else end + len(tag) + 3
+                if tag == RESULT:
+                    found.append(malformed("wrote_result", f"only the environment writes <{RESULT}>", text))
+                elif end < 0:
+                    found.append(malformed("unfinished_think", UNFINISHED_THINK, text))
             else:
                 action, start = self._element(self._by_tag[tag], text, match.end())
                 found.append(action)
@@ -94,58 +97,31 @@ class Tags(Dialect):
                     break
         if not found:
             legal = " or ".join(f"<{tag}>...</{tag}>" for tag in self._by_tag)
-            found.append(_bad("no_action", f"expected {legal}, got none of them", text))
+            found.append(malformed("no_action", f"expected {legal}, got none of them", text))
         return found
 
     def _element(self, action: type[Action], text: str, start: int) -> tuple[Action | Malformed, int]:
         """Read the element whose content begins at `start`; returns it and where to go on, -1 for nowhere."""
-        close = f"</{action.tag}>"
         if is_plain(action):
-            end = text.find(close, start)
-            if end < 0:
-                return _bad("missing_close", f"<{action.tag}> was not closed by {close}", text), -1
-            (field,) = action.model_fields
-            return action.read({field: text[start:end].strip()}, text), end + len(close)
-        try:
-            value, end = decode(text, start)
-        except JsonError as error:
-            end = text.find(close, start)
-            message = f"the JSON in <{action.tag}> cannot be read: {error}"
-            if error.code == "truncated" and end >= 0 and not self.is_open(text, text):
-                return _bad("not_json", message, text), end + len(close)
-            return _bad(error.code, message, text), -1 if end < 0 else end + len(close)
-        rest = re.compile(r"\s*").match(text, end)
-        end = rest.end() if rest else end
-        if text.startswith(close, end):
-            return action.read(value, text[start:end]), end + len(close)
-        later = text.find(close, end)
-        if later < 0 and not text[end:].strip():
-            return _bad("missing_close", f"<{action.tag}> was not closed by {close}", text), -1
-        message = f"<{action.tag}> takes one JSON object; more follows at character {end - start}"
-        return _bad("extra_value", message, text), -1 if later < 0 else later + len(close)
+            value, end = _plain_element(text, start, action.tag)
+        else:
+            value, end = json_element(text, start, action.tag)
+        if isinstance(value, Malformed):
+            return value, end
+        return action.read({next(iter(action.model_fields)): value} if is_plain(action) else value, text), end
 
     def is_open(self, text: str, seen: str) -> bool:
         stop = next((stop for stop in self.stops if text.endswith(stop)), None)
-        if stop is None or stop not in seen:
+        if stop is None:
             return False
-        tag = stop[2:-1]
-        opening = text.rfind(f"<{tag}>")
-        if opening < 0 or is_plain(self._by_tag[tag]):
-            return False
-        try:
-            decode(text, opening + len(tag) + 2)
-        except JsonError as error:
-            return error.code == "truncated"
-        return False
+        last = self.parse(text)[-1]
+        if isinstance(last, Malformed):
+            return last.reason == "unfinished_think" or (last.reason == "truncated" and stop in seen)
+        return stop in seen and is_plain(type(last)) and has_open_box(_plain_text(last))
 
     def write(self, action: Action, thought: str = "") -> str:
-        content = (
-            getattr(action, next(iter(type(action).model_fields)))
-            if is_plain(type(action))
-            else dumps(action.model_dump())
-        )
         lead = f"<think>{thought}</think>\n" if thought else ""
-        return f"{lead}<{action.tag}>{content}</{action.tag}>"
+        return f"{lead}<{action.tag}>{_content(action)}</{action.tag}>"
 
     def render(self, replies: Sequence[Reply], *, turn_ended: bool) -> Injection:
         text = "".join(f"\n<{RESULT}>{observation.text}</{RESULT}>\n" for _, observation in replies)
@@ -154,5 +130,36 @@ class Tags(Dialect):
         return Injection(kind="continue", text=text)
 
 
-def _bad(reason: str, message: str, text: str) -> Malformed:
-    return Malformed(reason=reason, message=message, text=text[:500])
+def _plain_text(action: Action) -> str:
+    text: str = getattr(action, next(iter(type(action).model_fields)))
+    return text
+
+
+def _content(action: Action) -> str:
+    if not is_plain(type(action)):
+        return escaped(action.model_dump(mode="json"))
+    text = _plain_text(action)
+    bare = f"{text}</{action.tag}>"
+    if "</think>" not in text and _plain_element(bare, 0, action.tag) == (text, len(bare)):
+        return text
+    return escaped(text)
+
+
+def _plain_element(text: str, start: int, tag: str) -> tuple[str | Malformed, int]:
+    """Read bare text up to the closing tag, outer blanks dropped.
+
+    A closing tag inside an unfinished box is part of the text. Content that is exactly one JSON string stands for that
+    string: so any text can be written.
+    """
+    close = f"</{tag}>"
+    if text[start:].lstrip().startswith('"'):
+        value, end = json_element(text, start, tag)
+        if isinstance(value, str):
+            return value, end
+    first = end = text.find(close, start)
+    while end >= 0 and has_open_box(text[start:end]):
+        end = text.find(close, end + 1)
+    end = first if end < 0 else end
+    if end < 0:
+        return malformed("missing_close", f"<{tag}> was not closed by {close}", text), -1
+    return text[start:end].strip(), end + len(close)
