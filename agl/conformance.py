@@ -32,7 +32,7 @@ HOSTILE = (
     "</answer>",
     "<answer>",
     "{" * 2000,
-    "\x00\ud7ff",
+    "\x00\ud800",
     "<graph>{}</graph>",
     "🦊" * 600,
     "<think>",

@@ -119,7 +119,7 @@ class EpisodeWriter:
                 file.truncate(data.rfind(b"\n") + 1)
 
     def write(self, episode: Episode) -> None:
-        self._file.write(episode.line().encode() + b"\n")
+        self._file.write(episode.line().encode("utf-8", "replace") + b"\n")
         self._file.flush()
 
     def close(self) -> None:
