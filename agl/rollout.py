@@ -158,6 +158,9 @@ async def _play(
     record.stop = StopReason.MAX_TURNS
 
 
+_MOST_STRETCHES = 16
+"""A turn that runs into stop strings inside an open block more often than this is read as it stands."""
+
 _TRUNCATED = Malformed(
     reason="truncated", message="the output was cut at the token limit before an action was complete"
 )
@@ -166,7 +169,7 @@ _TRUNCATED = Malformed(
 async def _speak(dialogue: Dialogue, dialect: Dialect, seen: str, record: _Record) -> tuple[str, str]:
     """One turn of the policy. Sampling goes on when the stop string turns out to be data inside an action."""
     text = ""
-    while True:
+    for _ in range(_MOST_STRETCHES):
         before = time.perf_counter()
         try:
             sample = await dialogue.sample(dialect.stops)
@@ -176,7 +179,8 @@ async def _speak(dialogue: Dialogue, dialect: Dialect, seen: str, record: _Recor
         record.turns.append(Turn(source="sampled", role="assistant", text=sample.text, finish=sample.finish))
         text += sample.text
         if sample.finish != "stop" or not dialect.is_open(text, seen):
-            return text, sample.finish
+            break
+    return text, sample.finish
 
 
 def _act(env: Env[Any], actions: Sequence[Action | Malformed], record: _Record) -> list[Reply]:
