@@ -7,9 +7,9 @@ keys and the neighbours; an undirected graph is symmetrised, each edge may be li
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from agl.graphs.naming import NamingError, natural_key, node_id
@@ -108,6 +108,10 @@ class NamedGraph:
         return NamedGraph(tuple(place), edges, self.directed, self.weighted)
 
 
+def _cut(name: str) -> str:
+    return name if len(name) <= 60 else name[:57] + "..."
+
+
 def _plain(weight: Weight) -> Weight:
     return int(weight) if isinstance(weight, float) and weight.is_integer() else weight
 
@@ -136,18 +140,19 @@ class _Build:
     def edge(self, u: object, v: object, weight: object) -> None:
         source, target = self.node(u), self.node(v)
         if source == target and not self.self_loops:
-            raise GraphError("self_loop", f"{source!r} is its own neighbour; remove that edge")
+            raise GraphError("self_loop", f"{_cut(source)!r} is its own neighbour; remove that edge")
         number = read_weight(weight, (source, target), coerce=self.coerce)
         if not self.weighted and number != 1:
+            place = f"({_cut(source)},{_cut(target)})"
             raise GraphError(
-                "bad_weight", f"the graph is unweighted, yet ({source},{target}) has the weight {number}; set weighted"
+                "bad_weight",
+                f"the weight of {place} is {number} in an unweighted graph; set weighted to true or write 1",
             )
         key = (source, target) if self.directed or source <= target else (target, source)
         known = self.edges.setdefault(key, (source, target, number))
         if known[2] != number:
-            raise GraphError(
-                "contradictory_edge", f"contradictory weight for ({known[0]},{known[1]}): {known[2]} and {number}"
-            )
+            place = f"({_cut(known[0])},{_cut(known[1])})"
+            raise GraphError("contradictory_edge", f"contradictory weight for {place}: {known[2]} and {number}")
         if len(self.edges) > self.max_edges:
             raise GraphError("too_large", f"the graph has more than {self.max_edges:,} edges")
 
@@ -157,21 +162,20 @@ class _Build:
         return NamedGraph(tuple(self.nodes), tuple(self.edges.values()), self.directed, self.weighted)
 
 
+_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
+
+
 def read_weight(value: object, edge: tuple[str, str], *, coerce: bool = False) -> Weight:
     """A weight as a finite number, whole numbers as `int`; with `coerce`, text such as "7" is read as a number.
 
     Raises:
         GraphError: `bad_weight` for booleans, text, null, containers and magnitudes over 1e15; `non_finite`.
     """
-    place = f"the weight of ({edge[0]},{edge[1]})"
+    place = f"the weight of ({_cut(edge[0])},{_cut(edge[1])})"
     if isinstance(value, str):
-        try:
-            number = Fraction(value) if coerce and "/" not in value and len(value) <= 40 else None
-        except ValueError:
-            number = None
-        if number is None:
+        if not coerce or not _NUMBER.fullmatch(value.strip()):
             raise GraphError("bad_weight", f"{place} is the text {value[:40]!r}; write a bare number such as 7")
-        value = int(number) if number.denominator == 1 else float(number)
+        value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise GraphError("bad_weight", f"{place} must be a number, got {_kind(value)}")
     if value != value or value in (math.inf, -math.inf):

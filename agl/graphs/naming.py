@@ -58,9 +58,7 @@ def node_id(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    return (
-        f"{str(value)[:40]!r} ({type(value).__name__})" if isinstance(value, str | float | bool) else repr(value)[:40]
-    )
+    return repr(value[:40]) if isinstance(value, str) else type(value).__name__
 
 
 def natural_key(name: str) -> tuple[tuple[tuple[str, int, str], ...], str]:
