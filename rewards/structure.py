@@ -7,11 +7,9 @@ cannot tell one 8-cycle from two 4-cycles.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
-from fractions import Fraction
 
 from agl.graphs.named import NamedGraph, Weight
 from agl.graphs.naming import NameTable, NamingError, fold
@@ -46,7 +44,7 @@ FAILED = Structure(0.0, 0.0, 0.0, False, ErrorClass.PARSE_FAILURE)
 
 _Node = tuple[int, str]
 _Ends = tuple[_Node, _Node]
-_Tuple = tuple[_Ends, Fraction | str]
+_Tuple = tuple[_Ends, Weight | None]
 
 
 def compare(predicted: NamedGraph | None, gold: NamedGraph, names: NameTable | None = None) -> Structure:
@@ -110,8 +108,9 @@ def _tuples(graph: NamedGraph, ids: dict[str, _Node], arcs: bool) -> set[_Tuple]
     return found
 
 
-def _exact(weight: Weight) -> Fraction | str:
-    return Fraction(weight) if math.isfinite(weight) else str(weight)
+def _exact(weight: Weight) -> Weight | None:
+    # Python compares int and float as exact rationals and hashes equal numbers alike; only NaN needs help.
+    return weight if weight == weight else None
 
 
 def _f1(found: Collection[object], wanted: Collection[object]) -> float:

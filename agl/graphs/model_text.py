@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 from agl.graphs.named import Edge, GraphError, NamedGraph, read_weight
 from agl.graphs.naming import NameTable, NamingError, node_id
@@ -244,11 +244,13 @@ class _Reader:
             return self._build(
                 nodes if isinstance(nodes, list) else [nodes], edges, _mapping(value), self._direction(value)
             )
-        if isinstance(value.get("adjacency_list"), dict) and value.keys() <= _WRAPPERS:
-            near, nodes = value["adjacency_list"], value.get("nodes", [])
-        elif isinstance(value.get("data"), dict) and value.keys() <= _FLAGS and len(value) > 1:
-            near, nodes = value["data"], []
-        else:
+        near, nodes = value.get("adjacency_list"), value.get("nodes", [])
+        if not (_is_adjacency(near) and value.keys() <= _WRAPPERS):
+            near, nodes = value.get("data"), []
+            flagged = isinstance(value.get("type"), str) or isinstance(value.get("directed"), bool)
+            if not (_is_adjacency(near) and value.keys() <= _FLAGS and flagged):
+                near = None
+        if near is None:
             return self._build(value, list(_neighbours(value)), {}, self.directed)
         listed_nodes = [*(nodes if isinstance(nodes, list) else []), *near]
         return self._build(listed_nodes, list(_neighbours(near)), _mapping(value), self._direction(value))
@@ -296,6 +298,11 @@ def _node(entry: object) -> str:
     if isinstance(entry, dict):
         entry = next((entry[key] for key in ("id", "name", "label") if key in entry), None)
     return _id(entry)
+
+
+def _is_adjacency(value: object) -> TypeGuard[dict[Any, Any]]:
+    """Not the neighbours of a node that happens to be called like a field: those are weights."""
+    return isinstance(value, dict) and all(isinstance(near, dict | list) for near in value.values())
 
 
 def _neighbours(adjacency: dict[Any, Any]) -> Iterator[list[object]]:

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -88,12 +89,17 @@ class NameTable:
         self.names = tuple(names)
         self.aliases = dict(aliases or {})
         self._exact: dict[str, set[int]] = {}
-        self._folded: dict[str, set[int]] = {}
         for spelling, index in [*((name, i) for i, name in enumerate(self.names)), *self.aliases.items()]:
             if not 0 <= index < len(self.names):
                 raise ValueError(f"the alias {spelling!r} points at node {index}; there are {len(self.names)} nodes")
             self._exact.setdefault(spelling, set()).add(index)
-            self._folded.setdefault(fold(spelling), set()).add(index)
+
+    @cached_property
+    def _folded(self) -> dict[str, set[int]]:
+        table: dict[str, set[int]] = {}
+        for spelling, found in self._exact.items():
+            table.setdefault(fold(spelling), set()).update(found)
+        return table
 
     def resolve(self, mention: str) -> int:
         """The id of the node that `mention` names.
@@ -101,14 +107,14 @@ class NameTable:
         Raises:
             NamingError: `unknown_name`, or `ambiguous_name` when several nodes match equally well.
         """
-        for table, key in ((self._exact, mention), (self._folded, fold(mention))):
-            found = table.get(key, set())
-            if len(found) == 1:
-                return next(iter(found))
-            if found:
-                legal = ", ".join(repr(self.names[index]) for index in sorted(found)[:5])
-                raise NamingError("ambiguous_name", f"{mention[:80]!r} may be any of {legal}; use the exact spelling")
-        raise NamingError("unknown_name", f"no node is named {mention[:80]!r}")
+        found = self._exact.get(mention) or self._folded.get(fold(mention))
+        if not found:
+            raise NamingError("unknown_name", f"no node is named {mention[:80]!r}")
+        if len(found) > 1:
+            legal = ", ".join(repr(self.names[index]) for index in sorted(found)[:5])
+            raise NamingError("ambiguous_name", f"{mention[:80]!r} may be any of {legal}; use the exact spelling")
+        (index,) = found
+        return index
 
     def name(self, mention: str) -> str:
         """The declared spelling of `mention`; raises as `resolve`."""
