@@ -12,14 +12,20 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from agl.graphs.named import NamedGraph
+from agl.graphs.solve.centrality import MEASURES, centrality
 from agl.graphs.solve.coloring import coloring
+from agl.graphs.solve.covers import vertex_cover
+from agl.graphs.solve.distances import diameter
+from agl.graphs.solve.flows import max_flow
 from agl.graphs.solve.indexed import Indexed
 from agl.graphs.solve.limits import Deadline, Limits
+from agl.graphs.solve.matching import matching
 from agl.graphs.solve.parameters import Parameters
 from agl.graphs.solve.paths import shortest_path
 from agl.graphs.solve.solution import Exact, Solution, SolveError
+from agl.graphs.solve.tours import tsp
 from agl.graphs.solve.traversal import bfs, components, topological_order
-
+from agl.graphs.solve.trees import mst
 
 __all__ = ["PROBLEMS", "Exact", "Limits", "Problem", "Solution", "SolveError", "solve"]
 
@@ -59,6 +65,27 @@ PROBLEMS: Mapping[str, Problem] = MappingProxyType(
             algorithms=("bfs",),
         ),
         "coloring": Problem(summary="proper node colouring with the fewest colours", run=coloring),
+        "tsp": Problem(
+            summary="cheapest closed tour that visits every node exactly once",
+            run=tsp,
+            parameters={"start": "name of the node the tour is written from (default: the first node)"},
+        ),
+        "vertex_cover": Problem(summary="smallest set of nodes that touches every edge", run=vertex_cover),
+        "centrality": Problem(
+            summary="importance scores and all nodes with the highest score",
+            run=centrality,
+            parameters={
+                "measure": "degree, closeness, betweenness, pagerank or eigenvector",
+                "top": "how many leading scores to show (default 20)",
+                "weighted": "true or false (default: as the graph says)",
+                "direction": "in, out or both, for degree and closeness of directed graphs",
+                "component_scaling": "true (default) or false: scale closeness by the reachable share",
+                "damping": "damping of pagerank (default 0.85)",
+            },
+            required=("measure",),
+            algorithms=MEASURES,
+        ),
+        "mst": Problem(summary="minimum spanning tree", run=mst, algorithms=("kruskal",)),
         "topological_order": Problem(
             summary="order in which every directed edge points forward", run=topological_order, algorithms=("kahn",)
         ),
@@ -68,6 +95,15 @@ PROBLEMS: Mapping[str, Problem] = MappingProxyType(
             parameters={"kind": "weak (default) or strong, for directed graphs"},
             algorithms=("bfs", "tarjan"),
         ),
+        "max_flow": Problem(
+            summary="largest flow between two nodes, weights as capacities",
+            run=max_flow,
+            parameters={"source": "name of the node the flow leaves", "target": "name of the node it goes to"},
+            required=("source", "target"),
+            algorithms=("edmonds_karp",),
+        ),
+        "matching": Problem(summary="matching with the most edges", run=matching, algorithms=("blossom",)),
+        "diameter": Problem(summary="longest of all shortest distances", run=diameter, algorithms=("dijkstra",)),
     }
 )
 

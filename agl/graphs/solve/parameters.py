@@ -59,3 +59,9 @@ class Parameters:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise SolveError("bad_parameter", f"{name} is a whole number of at least 1; got {value!r}"[:300])
         return value
+
+    def fraction(self, name: str, default: float) -> float:
+        value = self._given[name] if name in self else default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+            raise SolveError("bad_parameter", f"{name} is a number from 0 to below 1; got {value!r}"[:300])
+        return float(value)
