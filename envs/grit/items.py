@@ -1,0 +1,148 @@
+"""The GRIT item: one question about one graph, the truth included. Files hold one item a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from agl.core import Frozen, Task
+from agl.errors import DataError
+from agl.graphs.naming import NameTable, fold
+from agl.json_text import JsonError, dumps, loads
+
+TaskName = Literal["shortest_path", "bfs", "tsp", "coloring", "vertex_cover", "centrality"]
+Form = Literal["standard", "realistic"]
+Scheme = Literal["canonical", "random_id", "semantic", "mixed"]
+
+TASKS: tuple[TaskName, ...] = ("shortest_path", "bfs", "tsp", "coloring", "vertex_cover", "centrality")
+FORMS: tuple[Form, ...] = ("standard", "realistic")
+SCHEMES: tuple[Scheme, ...] = ("canonical", "random_id", "semantic", "mixed")
+MEASURES = ("degree", "closeness", "betweenness")
+GENERATOR_VERSION = 1
+
+
+class Query(Frozen):
+    """What the question asks about, in node indices; fields that the task does not use are None."""
+
+    start: int | None = None
+    end: int | None = None
+    measure: Literal["degree", "closeness", "betweenness"] | None = None
+
+
+class Gold(Frozen):
+    """The right answer in node indices.
+
+    `value`: cost, number of colours, size of the cover, or the highest centrality (an exact fraction as text); None for
+    BFS. `witness`: path, tour, colour per node, cover, visit order, or the set of all top nodes.
+    """
+
+    value: int | float | str | None
+    witness: tuple[int, ...]
+
+
+class GritTask(Task):
+    """One question. Edges are (u, v, w) in indices with u < v; `nodes` holds the primary names in index order."""
+
+    env: str = "grit"
+    split: str
+    task: TaskName
+    graph_id: str
+    form: Form
+    scheme: Scheme
+    scenario: str
+    ood: bool = False
+    n: int = Field(ge=1)
+    m: int = Field(ge=0)
+    question: str
+    nodes: tuple[str, ...]
+    aliases: dict[str, int] = Field(default_factory=dict)
+    edges: tuple[tuple[int, int, int | float], ...]
+    directed: bool = False
+    weighted: bool = False
+    query: Query
+    gold: Gold
+    certificate: dict[str, Any] = Field(default_factory=dict)
+    generator_version: int = GENERATOR_VERSION
+
+    @model_validator(mode="after")
+    def _consistent(self) -> GritTask:
+        if len(self.nodes) != self.n or len(set(self.nodes)) != self.n:
+            raise ValueError(f"nodes must hold n = {self.n} different names")
+        if len(self.edges) != self.m:
+            raise ValueError(f"edges must hold m = {self.m} edges, got {len(self.edges)}")
+        used = [*self.gold.witness] if self.task != "coloring" else []
+        used += [index for index in (self.query.start, self.query.end) if index is not None]
+        used += [*self.aliases.values(), *(end for u, v, _ in self.edges for end in (u, v))]
+        if used and not 0 <= min(used) <= max(used) < self.n:
+            raise ValueError(f"an index lies outside 0..{self.n - 1}")
+        needed = {"shortest_path": ("start", "end"), "bfs": ("start",), "centrality": ("measure",)}
+        for name in needed.get(self.task, ()):
+            if getattr(self.query, name) is None:
+                raise ValueError(f"a {self.task} item needs query.{name}")
+        return self
+
+
+def line(item: GritTask) -> str:
+    """The item as one line of a GRIT file, without the line break."""
+    return dumps(item.model_dump(mode="json", exclude={"env"}))
+
+
+def write(items: Iterable[GritTask], path: Path) -> None:
+    """Write a JSONL file, UTF-8, one item a line."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(line(item) + "\n" for item in items)
+
+
+def read(path: Path, limit: int | None = None) -> Iterator[GritTask]:
+    """Items of a JSONL file in file order, blank lines skipped.
+
+    Raises:
+        DataError: a line that is no item; the message says which line and what is wrong with it.
+    """
+    count = 0
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, text in enumerate(file, 1):
+                if limit is not None and count >= limit:
+                    return
+                if text.strip():
+                    yield _item(path, number, text)
+                    count += 1
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read the GRIT items in {path}: {error}") from None
+
+
+def _item(path: Path, number: int, text: str) -> GritTask:
+    where = f"{path}, line {number}"
+    try:
+        fields = loads(text)
+    except JsonError as error:
+        raise DataError(f"{where}: expected one JSON object, got text that is none: {error}") from None
+    if not isinstance(fields, dict):
+        raise DataError(
+            f"{where}: expected one JSON object with the fields of a GRIT item, got {json.dumps(fields)[:60]}"
+        )
+    try:
+        return GritTask.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "item"
+        said = "unknown field; remove it" if first["type"] == "extra_forbidden" else first["msg"]
+        raise DataError(f"{where}: {place}: {said}") from None
+
+
+def surfaces(item: GritTask) -> NameTable:
+    """All spellings that stand for a node of `item`: its names, its aliases, and of `Node 3` or `Router 6121` also the
+    bare number, where nothing else is called that."""
+    forms = dict(item.aliases)
+    taken = {fold(form) for form in [*item.nodes, *forms]}
+    if item.scheme in ("canonical", "random_id"):
+        for index, name in enumerate(item.nodes):
+            number = name.rpartition(" ")[2]
+            if number != name and fold(number) not in taken:
+                forms[number] = index
+    return NameTable(item.nodes, forms)
