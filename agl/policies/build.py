@@ -1,0 +1,67 @@
+"""Policies by name: what `--policy` takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agl.errors import UserError
+from agl.policies.policy import Policy, Sampling
+
+SPECS = (
+    "oracle",
+    "random",
+    "silent",
+    "replay:FILE",
+    "smollm2",
+    "hf:NAME|DIR",
+    "vllm:NAME|DIR",
+    "openai:MODEL@http://HOST:PORT/v1",
+)
+
+
+def build_policy(spec: str, sampling: Sampling, **options: Any) -> Policy:
+    """The policy that `spec` names, with `options` of its class (such as `max_batch` of `hf:`).
+
+    Raises:
+        UserError: an unknown policy or option, or a model that cannot be loaded.
+    """
+    kind, _, rest = spec.partition(":")
+    if kind in ("oracle", "random", "silent") and not rest:
+        from agl.policies.scripted import Oracle, Random, Silent
+
+        scripts: dict[str, Callable[[], Policy]] = {"oracle": Oracle, "random": Random, "silent": Silent}
+        return _call(scripts[kind], spec, options)
+    if kind == "replay" and rest:
+        from agl.policies.scripted import Replay
+
+        return _call(Replay, spec, options, Path(rest))
+    if spec == "smollm2" or (kind == "hf" and rest):
+        from agl.policies.hf import HfPolicy
+
+        return _call(HfPolicy, spec, options, rest or spec, sampling)
+    if kind == "vllm" and rest:
+        from agl.policies.vllm_engine import VllmPolicy
+
+        return _call(VllmPolicy, spec, options, rest, sampling)
+    if kind == "openai" and rest:
+        from agl.policies.openai_api import OpenAIPolicy
+
+        model, at, url = rest.rpartition("@http")
+        if not (model and at and url):
+            raise UserError(f"expected openai:MODEL@http://HOST:PORT/v1, got {spec!r}")
+        return _call(OpenAIPolicy, spec, options, model, f"http{url}", sampling)
+    raise UserError(f"there is no policy {spec!r}; expected one of: {', '.join(SPECS)}")
+
+
+def _call(make: Callable[..., Policy], spec: str, options: dict[str, Any], *arguments: Any) -> Policy:
+    parameters = inspect.signature(make).parameters.values()
+    if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+        legal = [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+        unknown = sorted(options.keys() - set(legal))
+        if unknown:
+            takes = f"it takes: {', '.join(legal)}" if legal else "it takes none"
+            raise UserError(f"the policy {spec!r} has no option {unknown[0]!r}; {takes}")
+    return make(*arguments, **options)
