@@ -140,10 +140,10 @@ def bracketed(text: str) -> list[str]:
 _DIGITS = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]*)?|[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _NUMBER = rf"[+\-−]?{_DIGITS}(?:\s*/\s*{_DIGITS})?"
 _WHOLE = re.compile(_NUMBER)
-_INSIDE = re.compile(rf"(?<![\w.)\]])(?<![^\W\d]-){_NUMBER}(?!\w)")
+_INSIDE = re.compile(rf"(?<![\w.)\]])(?<![^\W\d]-){_NUMBER}(?!\w|\.\d)")
 _CUE = re.compile(
     r"\b(?:cost|total|sum|length|distance|weight|value|size|answer|result)\b[^\n.;\d+\-−]{0,30}?"
-    rf"(?P<first>(?<![\w.]){_NUMBER})(?P<sum>(?:\s*[+*×·\-−]\s*{_DIGITS})*)(?:\s*=\s*(?P<result>{_NUMBER}))?(?!\w)",
+    rf"(?P<first>(?<![\w.]){_NUMBER})(?P<sum>(?:\s*[+*×·\-−]\s*{_DIGITS})*)(?:\s*=\s*(?P<result>{_NUMBER}))?(?!\w|\.\d)",
     re.IGNORECASE,
 )
 _FRACTION = re.compile(r"\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}")
@@ -197,11 +197,11 @@ def stated_number(text: str) -> Fraction:
 
 # Names
 
-_MARKS = "\"'`“”«»"
+_MARKS = "\"'`*“”«»"
 _MOST_PARTS = 12
 """Most pieces between separators that one name may be made of."""
 _LIST_ENDS = {"[": "]", "(": ")", "{": "}"}
-_STRONG = re.compile(r"(?:\s*(?:,\s+and\s|,|;|\n|\||->|-->|=>|→|⟶|⇒|➔|\s[-–—]\s|\sand\s|\sthen\s)\s*)+")
+_STRONG = re.compile(r"(?:\s*(?:,\s+(?:and|then)\s|,|;|\n|\||->|-->|=>|→|⟶|⇒|➔|\s[-–—]\s|\s>\s|\sand\s|\sthen\s)\s*)+")
 _WEAK = re.compile(r"(?:\s*(?:,|;|\n|\||->|-->|=>|→|⟶|⇒|➔|[-–—]|\s)\s*)+")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import random
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pytest
@@ -12,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from agl import registry
 from agl.core import Action, Task
+from agl.dialects import dialect_for
 from agl.errors import UserError
 from agl.trl_env import dataset_rows, environment_factory, environment_reward
 from tests.toy_env import ToyEnv, ToyTask
@@ -173,3 +175,68 @@ def test_rows_survive_a_dataset() -> None:
         assert [message["role"] for message in item["prompt"]] == ["system", "user"]
         assert "Path:" in environment_factory("toy")().reset(**item)
     assert len({item["task"] for item in stored}) == 8
+
+
+def test_the_trainer_of_trl_plays_and_scores_an_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only decoding is scripted: a random model cannot be expected to write the oracle's calls."""
+    trl: Any = pytest.importorskip("trl")
+    datasets: Any = pytest.importorskip("datasets")
+    transformers: Any = pytest.importorskip("transformers")
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    letters = {letter: index for index, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    bytewise = Tokenizer(models.BPE(vocab=letters, merges=[]))
+    bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bytewise.decoder = decoders.ByteLevel()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=bytewise,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        extra_special_tokens=["<|im_start|>"],
+    )
+    templates = Path(trl.__file__).parent / "chat_templates"
+    tokenizer.chat_template = (templates / "qwen2_5.jinja").read_text(encoding="utf-8")
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = transformers.Qwen2Config(vocab_size=len(tokenizer), num_key_value_heads=1, **sizes)
+    model = transformers.Qwen2ForCausalLM(config)
+    rewards: list[list[float | None]] = []
+
+    def reward(**given: Any) -> list[float | None]:
+        rewards.append(environment_reward(**given))
+        return rewards[-1]
+
+    trainer = trl.GRPOTrainer(
+        model=model,
+        processing_class=tokenizer,
+        reward_funcs=reward,
+        environment_factory=environment_factory("toy"),
+        train_dataset=datasets.Dataset.from_list(dataset_rows("toy", limit=2)),
+        args=trl.GRPOConfig(
+            output_dir=str(tmp_path),
+            use_cpu=True,
+            bf16=False,
+            max_steps=1,
+            num_generations=2,
+            per_device_train_batch_size=2,
+            max_completion_length=2000,
+            report_to=[],
+            save_strategy="no",
+        ),
+    )
+    dialect = dialect_for(ToyEnv, "tools")
+    prompts: list[str] = []
+
+    def speak(prompt_ids: list[list[int]], *_: Any, **__: Any) -> tuple[list[list[int]], None]:
+        prompts.extend(map(tokenizer.decode, prompt_ids))
+        envs = [environment._env for environment in trainer.environments]
+        said = ["Done." if env.is_over else dialect.write(env.oracle()) for env in envs]
+        return [tokenizer(f"{text}<|im_end|>", add_special_tokens=False)["input_ids"] for text in said], None
+
+    monkeypatch.setattr(trainer, "_generate_single_turn", speak)
+    trainer.train()
+    assert rewards == [[2.0, 2.0]]
+    assert sorted(tool.__name__ for tool in trainer.tools) == ["answer", "move"]
+    assert "Path:" in prompts[0]
+    assert '"direction"' in prompts[0]
+    assert "You are at" in prompts[-1].partition("<tool_response>")[2]
