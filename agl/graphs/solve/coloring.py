@@ -30,7 +30,7 @@ def coloring(graph: Indexed, parameters: Parameters, deadline: Deadline) -> Solu
     clique = greedy_clique(neighbours)
     colors = dsatur(neighbours)
     certificate: dict[str, Any] = {"clique": graph.named(clique)}
-    while (fewer := max(colors)) > len(clique):
+    while (fewer := max(colors)) >= len(clique):
         better = _sat_coloring(neighbours, clique, fewer, deadline)
         if better is None:
             certificate = {"unsat": fewer, "solver": SOLVER}
