@@ -393,6 +393,40 @@ def test_every_task_has_scenarios() -> None:
         assert all(scenario.domain in names.pools() for scenario in told)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "wanted"),
+    [
+        ("router 28", "router 287", True),
+        ("vaareth", "captain vaareth", True),
+        ("captain vaareth", "vaareth", True),
+        ("same", "same", True),
+        ("east", "northeast quay", False),
+        ("stop-53z", "stop-531z", False),
+        ("bel quay", "bel quays", True),
+        ("77", "a77 77b 77", True),
+        ("77", "a77 77b 7", False),
+    ],
+)
+def test_confusable(a: str, b: str, wanted: bool) -> None:
+    assert names.confusable(a, b) is wanted
+
+
+def test_out_of_distribution_words_are_new() -> None:
+    ood = [item for item in build.Generated("ood", build.Recipe(), 48)]
+    known = {item.scenario for item in MINI}
+    assert {item.scenario for item in ood}.isdisjoint(known)
+    for item in ood:
+        if item.scheme == "random_id":
+            assert all(re.fullmatch("[0-9a-f]{6}", name) and re.search("[a-f]", name) for name in item.nodes)
+        if item.scheme == "canonical":
+            assert all(re.fullmatch(r"[a-z]\d\d", name) for name in item.nodes)
+        if item.scheme == "mixed" and item.form == "realistic":
+            roster = item.question.split("\n\n")[0]
+            assert not any(mentions(roster, alias) for alias in item.aliases)
+        for alias in item.aliases:
+            assert len(re.findall(rf"\((?:Some say )?{re.escape(alias)} [^()]*\.\)", item.question)) == 1
+
+
 def test_unknown_split_is_named() -> None:
     with pytest.raises(DataError, match="expected a GRIT split"):
         build.Generated("tset", build.Recipe())

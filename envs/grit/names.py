@@ -1,7 +1,7 @@
 """The four naming schemes of GRIT, in an in-domain and an out-of-distribution (OOD) variant.
 
 Within one item all surface forms (primary names and aliases) are different after folding. Outside `canonical`, where
-`Node 1` and `Node 11` cannot be avoided, no surface form is a prefix of another followed by a word character.
+`Node 1` and `Node 11` cannot be avoided, no surface form is a prefix of another or a whole word within another.
 """
 
 from __future__ import annotations
@@ -185,9 +185,19 @@ class _Distinct:
 
 
 def confusable(a: str, b: str) -> bool:
-    """True when two folded names are equal or one is a prefix of the other followed by a word character."""
+    """True when two folded names are equal, one is a prefix of the other, or one stands in the other as a whole word."""
     short, long = sorted((a, b), key=len)
-    return long.startswith(short) and (long == short or re.match(r"\w", long[len(short)]) is not None)
+    place = long.find(short)
+    while place > 0:
+        end = place + len(short)
+        if not _in_word(long[place - 1]) and (end == len(long) or not _in_word(long[end])):
+            return True
+        place = long.find(short, place + 1)
+    return place == 0
+
+
+def _in_word(letter: str) -> bool:
+    return letter.isalnum() or letter == "_"
 
 
 @cache

@@ -41,10 +41,10 @@ _TASK = {
 }
 
 _MEASURE = {
-    "degree": "The degree centrality of a @one is the number of @many that are directly connected to it.",
-    "closeness": "The closeness centrality of a @one is the number of other @many divided by the sum of its distances "
+    "degree": "The degree centrality of @a @one is the number of @many that are directly connected to it.",
+    "closeness": "The closeness centrality of @a @one is the number of other @many divided by the sum of its distances "
     "to all of them; a distance is the number of connections on a shortest route.",
-    "betweenness": "The betweenness centrality of a @one is the sum, over all pairs of other @many, of the share of "
+    "betweenness": "The betweenness centrality of @a @one is the sum, over all pairs of other @many, of the share of "
     "the shortest routes between the two that pass through it; the length of a route is its number of connections.",
 }
 
@@ -59,6 +59,7 @@ _ALSO = (
     "{name} is also called {alias}.",
     "{alias} and {name} are the same {kind}.",
 )
+_ALSO_OOD = ("(Some say {alias} instead of {name}.)", "({alias} stands for {name}.)")
 
 
 def question(
@@ -71,7 +72,8 @@ def question(
     rng: random.Random,
 ) -> str:
     """The text of one view."""
-    teller = _Teller(names, NODE if form == "standard" else scenario.kind, rng)
+    also = _ALSO_OOD if scenario.ood else _ALSO
+    teller = _Teller(names, NODE if form == "standard" else scenario.kind, rng, also)
     shuffled = [(u, v, w) if rng.random() < 0.5 else (v, u, w) for u, v, w in edges]
     rng.shuffle(shuffled)
     parts = (
@@ -86,14 +88,15 @@ def question(
 class _Teller:
     """Picks mentions of nodes and sees to it that each alias is declared exactly once."""
 
-    def __init__(self, names: Names, kind: Kind, rng: random.Random) -> None:
-        self.names, self.kind, self.rng = names, kind, rng
+    def __init__(self, names: Names, kind: Kind, rng: random.Random, also: Sequence[str]) -> None:
+        self.names, self.kind, self.rng, self._also = names, kind, rng, also
         self.forms = names.surfaces()
         self._undeclared = dict(names.aliases)
         self._used: dict[str, None] = {}
 
     def worded(self, text: str) -> str:
-        return text.replace("@one", self.kind.one).replace("@many", self.kind.many)
+        article = "an" if self.kind.one[0] in "aeio" else "a"
+        return text.replace("@a ", f"{article} ").replace("@one", self.kind.one).replace("@many", self.kind.many)
 
     def roster(self) -> str:
         return ", ".join(self.names.primary)
@@ -116,7 +119,7 @@ class _Teller:
             if (alias in self._used if used_only else share >= 1 or self.rng.random() < share)
         ]
         return [
-            self.rng.choice(_ALSO).format(
+            self.rng.choice(self._also).format(
                 alias=alias, name=self.names.primary[self._undeclared.pop(alias)], kind=self.kind.one
             )
             for alias in due
@@ -182,7 +185,7 @@ def _realistic(
     opening = [
         rng.choice(scenario.opening).format(n=len(teller.names.primary)),
         scenario.roster.format(names=teller.roster()),
-        *teller.declare(share=0.5),
+        *teller.declare(share=0.0 if scenario.ood else 0.5),
     ]
     told: list[list[str]] = []
     if task == "tsp":
