@@ -50,6 +50,14 @@ def test_check_env_is_clean(dialect: str) -> None:
         check_env(gymnasium.make("agl/Toy-v0", dialect=dialect).unwrapped)
 
 
+@pytest.mark.parametrize("name", sorted(registry.ENVS))
+def test_check_env_is_clean_for_every_registered_env(name: str) -> None:
+    gym_registration.announce(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(gymnasium.make(gym_registration.gym_id(name), limit=2).unwrapped)
+
+
 @pytest.mark.parametrize("dialect", ["tags", "tools"])
 def test_the_oracle_is_rewarded_at_the_end_only(dialect: str) -> None:
     env = gymnasium.make("agl/Toy-v0", dialect=dialect)

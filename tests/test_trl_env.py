@@ -99,6 +99,20 @@ def test_schemas_of_transformers_agree_with_ours() -> None:
                 assert got["properties"][name].get(key) == schema.get(key)
 
 
+@pytest.mark.parametrize("name", sorted(registry.ENVS))
+def test_every_registered_env_has_tools_with_schemas_and_rows(name: str) -> None:
+    transformers = pytest.importorskip("transformers.utils")
+    instance = environment_factory(name)()
+    tools = tools_of(instance)
+    assert sorted(tools) == sorted(action.name() for action in registry.env_class(name).actions)
+    for tool in tools.values():
+        properties = transformers.get_json_schema(tool)["function"]["parameters"]["properties"]
+        assert all(schema["description"] for schema in properties.values())
+    (item,) = dataset_rows(name, limit=1)
+    assert instance.reset(**item)
+    assert environment_reward(environments=[instance])[0] is not None
+
+
 def test_schemas_of_all_kinds_of_arguments() -> None:
     transformers = pytest.importorskip("transformers.utils")
     schema = transformers.get_json_schema(tools_of(environment_factory("wide")())["everything"])["function"]
