@@ -1,0 +1,93 @@
+"""Reinforcement learning of an agent with GRPO.
+
+    accelerate launch train/grpo.py --config configs/train/grit_tiny_cpu.yaml [any TRL / HF flag]
+
+Source: GRPO as in DeepSeekMath (arXiv 2402.03300) in TRL's implementation; GRAIN (arXiv 2608.27142) for the
+environment, its reward (Eq. 3) and the values in configs/train/grain_*.yaml.
+
+Deviations from GRAIN:
+- GRPO, not ARPO: no branching inside episodes (the paper's own ablation finds them 0.25 points apart).
+- An episode that failed for the machinery's fault abstains; the paper does not say what happens to those.
+- The loss is TRL's `dapo` form unless the config says otherwise: mean over all sampled tokens of a step.
+- Rollouts are sampled by transformers with the weights in training. `use_vllm` is refused until that is built.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+
+from agl.errors import InfraError, UserError
+
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+
+
+def main(argv: list[str]) -> None:
+    # 1. Options. Whatever is unknown or would do nothing ends here, before weights load.
+    from agl.policies.hf import resolve_model
+    from train.commands import print_plan
+    from train.plan import make_plan, prompt_lengths, read_arguments, refuse_inert, setting, tokenizer_template
+
+    episodes, grpo, model = read_arguments(argv)
+    values = {field.name: getattr(grpo, field.name) for field in dataclasses.fields(grpo)}
+    refuse_inert(values)
+
+    # 2. Environment, tasks, tokenizer, and the arithmetic of the run.
+    name = model.model_name_or_path
+    found = setting(episodes)
+    tokenizer, template = tokenizer_template(episodes, name, model.model_revision)
+    plan = make_plan(
+        episodes,
+        values,
+        dataclasses.asdict(model),
+        prompts=len(found.tasks),
+        ranks=grpo.world_size,
+        zero3=is_zero3(grpo),
+        lengths=prompt_lengths(found, template),
+    )
+    if grpo.process_index == 0:
+        print_plan(plan.lines())
+        print("The loss is no sign of progress: it is near 0 by construction. Watch score, reward and parts/*.")
+
+    # 3. The trainer; weights load here.
+    from trl import get_peft_config, get_quantization_config
+
+    from train.rollouts import EpisodeTrainer
+
+    grpo.model_init_kwargs = {
+        "revision": model.model_revision,
+        "attn_implementation": model.attn_implementation,
+        "dtype": model.dtype,
+        **(grpo.model_init_kwargs or {}),
+    }
+    trainer = EpisodeTrainer(
+        found,
+        episodes,
+        model=resolve_model(name),
+        args=grpo,
+        processing_class=tokenizer,
+        peft_config=get_peft_config(model),
+        quantization_config=get_quantization_config(model),
+    )
+
+    # 4. Train; the last weights go to OUTPUT_DIR, where `agl eval ENV --policy hf:OUTPUT_DIR` finds them.
+    trainer.train(resume_from_checkpoint=grpo.resume_from_checkpoint)
+    trainer.save_model(grpo.output_dir)
+    if grpo.process_index == 0:
+        print(f"saved to {grpo.output_dir}; evaluate: agl eval {episodes.environment} --policy hf:{grpo.output_dir}")
+
+
+def is_zero3(grpo: object) -> bool:
+    """Whether accelerate was launched with DeepSpeed ZeRO stage 3."""
+    plugin = getattr(grpo, "deepspeed_plugin", None)
+    return plugin is not None and plugin.zero_stage == 3
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except UserError as error:
+        sys.exit(f"train/grpo.py: {error}")
+    except InfraError as error:
+        sys.exit(f"train/grpo.py: {error}")

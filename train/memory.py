@@ -1,0 +1,164 @@
+"""A memory estimate for one rank: what is held all the time, and the peaks of sampling and of the backward pass.
+
+Sources: 16 bytes per trained parameter for mixed-precision Adam are from ZeRO (arXiv 1910.02054, section 3.1); the
+activations of a transformer layer follow "Reducing Activation Recomputation" (arXiv 2205.05198, section 4).
+Expect the truth within a third of it; fragmentation and buffers of the launcher are not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agl.errors import UserError
+from agl.policies.hf import resolve_model
+
+GB = 1e9
+TILE_TOKENS, TILE_VOCABULARY = 4096, 32768
+"""Tile of logits in TRL 1.16 (`trl/kernels/chunked_logprob.py`)."""
+
+_ARCHITECTURES: dict[str, dict[str, Any]] = {
+    "Qwen/Qwen3-4B-Base": {
+        "model_type": "qwen3",
+        "vocab_size": 151936,
+        "hidden_size": 2560,
+        "intermediate_size": 9728,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "max_position_embeddings": 40960,
+        "tie_word_embeddings": True,
+    },
+}
+"""Published sizes of models that shipped configs name, so that a plan can be made without the Hub."""
+
+
+def model_config(name: str, revision: str | None = None) -> Any | None:
+    """The transformers configuration of a model; None when it is neither on this machine, known, nor on the Hub.
+
+    Raises:
+        UserError: `name` looks like a folder and is none.
+    """
+    from transformers import AutoConfig
+
+    source = resolve_model(name)
+    try:
+        return AutoConfig.from_pretrained(source, revision=revision, local_files_only=True)
+    except (OSError, ValueError):
+        pass
+    if name in _ARCHITECTURES:
+        known = dict(_ARCHITECTURES[name])
+        return AutoConfig.for_model(known.pop("model_type"), **known)
+    try:
+        return AutoConfig.from_pretrained(source, revision=revision)
+    except (OSError, ValueError):
+        return None
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes on one rank.
+
+    Attributes:
+        parameters: of the whole model, and how many of them are trained.
+        states: weights, gradients and Adam's moments.
+        sampling: key-value cache and, under ZeRO-3, the gathered weights.
+        backward: activations and logits of one forward and backward pass.
+    """
+
+    parameters: int
+    trained: int
+    states: float
+    sampling: float
+    backward: float
+
+    @property
+    def peak(self) -> float:
+        return self.states + max(self.sampling, self.backward)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """(what, value) for people."""
+        return [
+            ("parameters", f"{self.parameters / 1e6:,.1f} M, {self.trained / 1e6:,.1f} M trained"),
+            (
+                "memory per rank (estimate)",
+                f"{self.peak / GB:.1f} GB at peak = {self.states / GB:.1f} weights, gradients, optimiser + the larger "
+                f"of {self.sampling / GB:.1f} sampling and {self.backward / GB:.1f} backward",
+            ),
+        ]
+
+
+def memory_plan(
+    config: Any,
+    grpo: Mapping[str, Any],
+    model: Mapping[str, Any],
+    *,
+    ranks: int,
+    zero3: bool,
+    rows_generated: int,
+    tokens: int,
+) -> MemoryPlan:
+    """Estimate the memory of a run from the model's configuration alone.
+
+    Args:
+        config: of transformers.
+        grpo: values of GRPOConfig fields.
+        model: values of ModelConfig fields.
+        rows_generated: episodes that are sampled together on one rank.
+        tokens: longest row, prompt and response.
+    """
+    parameters, trained = count_parameters(config, model)
+    text = config.get_text_config()
+    half = bool(grpo.get("bf16") or grpo.get("fp16"))
+    width = 2 if half or model.get("dtype") in ("bfloat16", "float16") else 4
+    frozen_width = 2 if model.get("dtype") in ("bfloat16", "float16") or (zero3 and half) else 4
+    states = (16 * trained + frozen_width * (parameters - trained)) / (ranks if zero3 else 1)
+
+    heads = text.num_attention_heads
+    head = getattr(text, "head_dim", None) or text.hidden_size // heads
+    kv_heads = getattr(text, "num_key_value_heads", None) or heads
+    cache = rows_generated * tokens * 2 * text.num_hidden_layers * kv_heads * head * (width if zero3 else frozen_width)
+    gathered = parameters * frozen_width if zero3 else 0
+
+    rows = grpo["per_device_train_batch_size"]
+    attention = 2 * (heads + kv_heads) * head
+    layer = rows * tokens * (6 * text.hidden_size + attention + 3 * text.intermediate_size) * width
+    layers = text.num_hidden_layers
+    kept = (
+        rows * tokens * text.hidden_size * width * layers + layer if grpo["gradient_checkpointing"] else layer * layers
+    )
+    # TRL's head is fused with the log-probabilities: it sees a tile of logits at a time, never all of them.
+    logits = 2 * min(rows * tokens, TILE_TOKENS) * min(text.vocab_size, TILE_VOCABULARY) * 4
+    return MemoryPlan(parameters, trained, states, cache + gathered, kept + logits)
+
+
+def count_parameters(config: Any, model: Mapping[str, Any]) -> tuple[int, int]:
+    """(all, trained) parameters, counted on a model without storage.
+
+    Raises:
+        UserError: `use_peft` and peft is not installed, or the adapter does not fit the model.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        auto: Any = AutoModelForCausalLM
+        net = auto.from_config(config)
+        if model.get("use_peft"):
+            from peft import LoraConfig, get_peft_model
+
+            targets = model.get("lora_target_modules")
+            lora = LoraConfig(
+                r=model["lora_r"],
+                target_modules=targets[0] if targets and len(targets) == 1 else targets,
+                modules_to_save=model.get("lora_modules_to_save"),
+                task_type=model["lora_task_type"],
+            )
+            try:
+                net = get_peft_model(net, lora)
+            except ValueError as error:
+                raise UserError(f"option lora_target_modules: {error}") from None
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in net.parameters()]
+    return sum(size for size, _ in sizes), sum(size for size, needs in sizes if needs)
