@@ -185,7 +185,7 @@ class _Distinct:
 
 
 def confusable(a: str, b: str) -> bool:
-    """True when two folded names are equal, one is a prefix of the other, or one stands in the other as a whole word."""
+    """True when two folded names are equal, one begins with the other, or one holds the other as a whole word."""
     short, long = sorted((a, b), key=len)
     place = long.find(short)
     while place > 0:

@@ -1,0 +1,153 @@
+"""Reading and judging the boxed answer of a GRIT item: any optimal witness is right, never string equality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from agl.graphs.named import NamedGraph
+from agl.graphs.naming import NameTable, NamingError
+from agl.graphs.solve import Solution
+from agl.graphs.solve.solution import jsonable
+from agl.json_text import dumps
+from envs.grit.items import GritTask
+from rewards.answers import AnswerError, boxed_json
+from rewards.verify import Verdict, verify
+
+_SHAPES: dict[str, dict[str, str]] = {
+    "shortest_path": {"path": "names", "cost": "number"},
+    "tsp": {"tour": "names", "cost": "number"},
+    "coloring": {"colors": "number", "assignment": "map"},
+    "vertex_cover": {"size": "number", "nodes": "names"},
+    "bfs": {"order": "names"},
+    "centrality": {"nodes": "names"},
+}
+_VALUE = {"shortest_path": "cost", "tsp": "cost", "coloring": "colors", "vertex_cover": "size"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What an answer is worth. `readable`: it has the shape that was asked for; `right`: headline `acc`;
+    `value_right`: its number alone is the optimum; `code`: `ok` or what is wrong; `parts`: task-specific numbers."""
+
+    readable: bool = False
+    right: bool = False
+    value_right: bool = False
+    code: str = "no_answer"
+    parts: Mapping[str, float | None] = field(default_factory=dict)
+
+
+def read_answer(task: GritTask, gold: NamedGraph, names: NameTable, text: str) -> Reading:
+    """Judge the boxed value in `text` against the stored optimum of `task`; `gold` is its graph in primary names."""
+    try:
+        value = boxed_json(text)
+    except AnswerError as error:
+        return Reading(code=error.code)
+    key = _VALUE.get(task.task)
+    if _is_number(value) and key is not None:
+        return Reading(readable=True, value_right=_equals(value, task.gold.value), code="value_only")
+    shape = _SHAPES[task.task]
+    if not isinstance(value, dict) or not all(name in value and _fits(value[name], shape[name]) for name in shape):
+        return Reading(code="bad_shape")
+    value_right = key is not None and _equals(value[key], task.gold.value)
+    try:
+        named = {name: _named(value[name], names) for name in shape}
+    except NamingError as error:
+        return Reading(readable=True, value_right=value_right, code=error.code)
+    return _judge(task, gold, named, value_right)
+
+
+def gold_answer(task: GritTask) -> dict[str, Any]:
+    """The right answer in primary names, in the shape that the question asks for."""
+    if task.task == "coloring":
+        return {"colors": task.gold.value, "assignment": dict(zip(task.nodes, task.gold.witness, strict=True))}
+    return _shaped(task.task, task.gold.value, [task.nodes[index] for index in task.gold.witness])
+
+
+def tool_answer(solution: Solution) -> dict[str, Any]:
+    """What the tool found, in the shape that a question of that task asks for."""
+    return _shaped(solution.problem_type, jsonable(solution.value), solution.witness)
+
+
+def _shaped(task: str, value: int | float | str | None, witness: Any) -> dict[str, Any]:
+    kinds = {"number": value, "names": witness, "map": witness}
+    return {name: kinds[kind] for name, kind in _SHAPES[task].items()}
+
+
+def boxed(value: Mapping[str, Any]) -> str:
+    """The answer as the question asks for it."""
+    return f"\\boxed{{{dumps(value)}}}"
+
+
+def _fits(value: Any, kind: str) -> bool:
+    if kind == "number":
+        return _is_number(value)
+    if kind == "names":
+        return isinstance(value, list) and all(_is_name(item) for item in value)
+    return isinstance(value, dict) and all(_is_number(item) or isinstance(item, str) for item in value.values())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18)
+
+
+def _equals(value: int | float, optimum: int | float | str | None) -> bool:
+    return optimum is not None and Fraction(str(value)) == Fraction(str(optimum))
+
+
+def _named(value: Any, names: NameTable) -> Any:
+    """`value` with every mention of a node replaced by its primary name.
+
+    Raises:
+        NamingError: an unknown or ambiguous name, or two keys that name one node.
+    """
+    if isinstance(value, list):
+        return [names.name(str(item)) for item in value]
+    if isinstance(value, dict):
+        renamed = {names.name(node): color for node, color in value.items()}
+        if len(renamed) < len(value):
+            raise NamingError("ambiguous_name", "two keys name one node")
+        return renamed
+    return value
+
+
+def _judge(task: GritTask, gold: NamedGraph, named: Mapping[str, Any], value_right: bool) -> Reading:
+    optimum = task.gold.value
+    best = [task.nodes[index] for index in task.gold.witness] if task.task != "coloring" else []
+    parts: dict[str, float | None] = {}
+    if task.task == "shortest_path" and task.query.start is not None and task.query.end is not None:
+        source, target = task.nodes[task.query.start], task.nodes[task.query.end]
+        verdict = verify(
+            "path", gold, named["path"], source=source, target=target, claimed=named["cost"], optimum=optimum
+        )
+    elif task.task == "tsp":
+        verdict = verify("tour", gold, named["tour"], claimed=named["cost"], optimum=optimum)
+        if verdict.value is not None and isinstance(optimum, int | float):
+            parts["gap"] = float(verdict.value) / optimum - 1
+    elif task.task == "coloring":
+        verdict = verify("coloring", gold, named["assignment"], claimed=named["colors"], optimum=optimum)
+    elif task.task == "vertex_cover":
+        verdict = verify("vertex_cover", gold, named["nodes"], claimed=named["size"], optimum=optimum)
+    elif task.task == "bfs" and task.query.start is not None:
+        verdict = verify("bfs_any", gold, named["order"], source=task.nodes[task.query.start])
+        parts["acc_valid"] = float(verdict.valid)
+        if verdict.valid and named["order"] != best:
+            verdict = Verdict(False, "wrong_order")
+        value_right = verdict.valid
+    else:
+        verdict = verify("top_nodes", gold, named["nodes"], measure=task.query.measure, optimum=best)
+        parts["contains_one"] = float(not set(best).isdisjoint(named["nodes"]))
+        value_right = verdict.valid
+    return Reading(
+        readable=True,
+        right=verdict.valid,
+        value_right=verdict.valid or value_right,
+        code="ok" if verdict.code is None else verdict.code,
+        parts=parts,
+    )
