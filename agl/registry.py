@@ -40,7 +40,7 @@ def env_class(name: str) -> type[Env[Any]]:
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(sorted(ENVS))}"
         raise UserError(f"expected the name of an environment, got {name!r}; {hint}")
     module, _, attribute = ENVS[name].partition(":")
-    found = getattr(_guarded_import(module), attribute)
+    found = getattr(guarded_import(module), attribute)
     if not (isinstance(found, type) and issubclass(found, Env)):
         raise UserError(
             f"expected {ENVS[name]} to be an Env class, got {found!r}; correct the registration of {name!r}"
@@ -48,7 +48,7 @@ def env_class(name: str) -> type[Env[Any]]:
     return found
 
 
-def _guarded_import(module: str) -> Any:
+def guarded_import(module: str) -> Any:
     """Import `module`; our room names are common words, so make sure that it is ours that was found."""
     room = module.partition(".")[0]
     if room in _OURS:

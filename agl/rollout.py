@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -249,7 +249,7 @@ async def rollouts(
     shots: int = 0,
     seed: int = 0,
     concurrency: int = 8,
-) -> AsyncIterator[Episode]:
+) -> AsyncGenerator[Episode, None]:
     """Play many episodes, at most `concurrency` at once, and yield each as it finishes (in any order).
 
     Jobs are drawn lazily. Closing the iterator cancels what is still running.
