@@ -9,6 +9,7 @@ from typing import Any
 
 from agl.core import Env
 from agl.errors import UserError
+from agl.gym_registration import announce
 
 ENVS: dict[str, str] = {
     "grit": "envs.grit.env:GritEnv",
@@ -27,6 +28,7 @@ def register(name: str, entry_point: str) -> None:
     if ENVS.get(name, entry_point) != entry_point:
         raise UserError(f"expected a free environment name, got {name!r}, which is {ENVS[name]}; choose another name")
     ENVS[name] = entry_point
+    announce(name)
 
 
 def env_class(name: str) -> type[Env[Any]]:
