@@ -193,6 +193,33 @@ def test_gold_is_right_by_other_means() -> None:
             assert Fraction(str(value)) > 0
 
 
+def sampled() -> list[GritTask]:
+    """Of each split a few graphs of every task, the largest of `large` included."""
+    found = []
+    for split in build.SPLITS.values():
+        for task in TASKS:
+            sizes = build._sizes(split, 0, task)
+            chosen = {0, 1, sizes.index(max(sizes))} if split.name == "large" else set(range(0, len(sizes), 25))
+            found += [build.item(split, build.Recipe(), task, graph, build.VIEWS[0]) for graph in sorted(chosen)]
+    return found
+
+
+def test_stored_answers_are_proven_without_the_solver() -> None:
+    for item in sampled():
+        stored = GritTask.model_validate_json(items.line(item))
+        assert not build.faults(stored), item.id
+
+
+def test_a_wrong_stored_answer_is_noticed() -> None:
+    for item in MINI[:48]:
+        if isinstance(item.gold.value, int):
+            worse = item.gold.model_copy(update={"value": item.gold.value + 1})
+            assert build.faults(item.model_copy(update={"gold": worse})), item.id
+        if item.task != "coloring":
+            worse = item.gold.model_copy(update={"witness": item.gold.witness[:-1]})
+            assert build.faults(item.model_copy(update={"gold": worse})), item.id
+
+
 def test_centrality_cycles_through_the_measures() -> None:
     counts = Counter(item.query.measure for item in MINI if item.task == "centrality")
     assert max(counts.values()) - min(counts.values()) <= 8
@@ -299,6 +326,33 @@ def test_standard_text_states_exactly_the_edges() -> None:
                 u, v = sorted((known[a], known[b]))
                 told.add((u, v, int(weight[0]) if weight else 1))
         assert told == set(item.edges), item.id
+
+
+def test_realistic_text_states_exactly_the_edges() -> None:
+    """Each edge once; no sentence outside the templates of the scenario is needed to read it."""
+    told = {
+        scenario.key: scenario for task in TASKS for ood in (False, True) for scenario in scenarios.scenarios(task, ood)
+    }
+    small_ood = build.Split("probe", 5, 8, 1, ood=True)
+    for item in [*MINI, *(build.item(small_ood, build.Recipe(), *key) for key in build.order(small_ood, True))]:
+        if item.form != "realistic":
+            continue
+        known = {form: index for index, form in enumerate(item.nodes)} | item.aliases
+        name = "|".join(re.escape(form) for form in sorted(known, key=len, reverse=True))
+        weight = r"(?P<w>\d+) [A-Za-z]+"
+        fields = {"a": rf"(?P<a>{name})", "b": rf"(?P<b>{name})", "w": weight, "legs": r"(?P<legs>[^.]+)"}
+        story = item.question.split("\n\n")[1]
+        found = []
+        for template in told[item.scenario].edges:
+            pattern = re.sub(r"\\{(\w+)\\}", lambda match, fields=fields: fields[match[1]], re.escape(template))
+            for match in re.finditer(pattern, story):
+                if item.task == "tsp":
+                    legs = re.findall(rf"(\d+) \w+ to ({name})(?=, \d|$)", match["legs"])
+                    found += [(*sorted((known[match["a"]], known[other])), int(w)) for w, other in legs]
+                else:
+                    w = int(match["w"]) if item.weighted else 1
+                    found.append((*sorted((known[match["a"]], known[match["b"]])), w))
+        assert sorted(found) == sorted(item.edges), item.id
 
 
 def test_no_question_is_too_long_for_the_prompt() -> None:
@@ -412,7 +466,7 @@ def test_confusable(a: str, b: str, wanted: bool) -> None:
 
 
 def test_out_of_distribution_words_are_new() -> None:
-    ood = [item for item in build.Generated("ood", build.Recipe(), 48)]
+    ood = list(build.Generated("ood", build.Recipe(), 48))
     known = {item.scenario for item in MINI}
     assert {item.scenario for item in ood}.isdisjoint(known)
     for item in ood:

@@ -15,6 +15,7 @@ from typing import Any, overload
 
 from agl.core import Frozen
 from agl.errors import DataError
+from agl.graphs.check import check
 from agl.graphs.named import NamedGraph
 from agl.graphs.solve import Limits, Solution, solve
 from envs.grit.graphs import WEIGHTED, Profile, WeightedEdge, base_graph, far_pair
@@ -204,10 +205,33 @@ def answer(
     Raises:
         SolveError: the problem has no answer, or none was proven within `seconds`.
     """
-    names = [str(index) for index in range(n)]
-    graph = NamedGraph.from_edges(names, [(str(u), str(v), w) for u, v, w in edges], weighted=task in WEIGHTED)
+    graph = _numbered(task, n, edges)
+    names = graph.nodes
     solution = solve(task, graph, parameters(task, query, names), limits=Limits(seconds=seconds))
     return Gold(value=_value(task, solution), witness=_witness(task, n, solution)), dict(solution.certificate)
+
+
+def _numbered(task: TaskName, n: int, edges: Sequence[tuple[int, int, int | float]]) -> NamedGraph:
+    """The graph with its indices as names."""
+    rows = [(str(u), str(v), w) for u, v, w in edges]
+    return NamedGraph.from_edges(range(n), rows, weighted=task in WEIGHTED)
+
+
+def faults(item: GritTask) -> list[str]:
+    """What is wrong with the stored answer and certificate, in words; empty when both are proven without the solver."""
+    graph, gold = _numbered(item.task, item.n, item.edges), item.gold
+    named: Any = [str(index) for index in gold.witness]
+    if item.task == "tsp":
+        named = [*named, *named[:1]] if item.n > 1 else named
+    elif item.task == "coloring":
+        named = dict(zip(graph.nodes, gold.witness, strict=True))
+    value = len(named) if gold.value is None else gold.value
+    certificate = dict(item.certificate)
+    if isinstance(scores := certificate.get("scores"), dict):
+        # Stored JSON has its keys sorted as text; the checker wants them in node order.
+        ordered = {name: scores[name] for name in graph.nodes if name in scores}
+        certificate["scores"] = ordered | scores
+    return check(item.task, graph, parameters(item.task, item.query, graph.nodes), value, named, certificate)
 
 
 def parameters(task: TaskName, query: Query, names: Sequence[str]) -> dict[str, Any]:
