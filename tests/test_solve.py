@@ -409,6 +409,21 @@ def test_texts_are_bounded() -> None:
         assert "of 400 shown" in text or "of 399 shown" in text
 
 
+def test_long_names_do_not_fill_the_text() -> None:
+    names = [f"{i}" * 3000 for i in range(1, 8)]
+    text = solve("bfs", NamedGraph.from_edges([], itertools.pairwise(names)), {"start": names[0]}).text()
+    assert len(text) < 10_000
+    assert "2 of 7 shown" in text
+
+
+def test_the_measure_may_be_named_as_the_algorithm() -> None:
+    graph = random_graph(1, 8, 0.5)
+    by_algorithm = solve("centrality", graph, {"algorithm": "closeness"})
+    assert by_algorithm == solve("centrality", graph, {"measure": "closeness", "algorithm": "closeness"})
+    with pytest.raises(SolveError, match="give one"):
+        solve("centrality", graph, {"measure": "closeness", "algorithm": "degree"})
+
+
 def test_integer_names_are_read_as_text() -> None:
     graph = NamedGraph.from_edges([], [(1, 2), (2, 3)])
     assert solve("shortest_path", graph, {"start": 1, "end": 3}).witness == ["1", "2", "3"]

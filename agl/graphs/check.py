@@ -354,7 +354,7 @@ def _cover_clauses(arcs: _Arcs, most: int) -> list[list[int]]:
 
 
 def _centrality(arcs: _Arcs, given: Mapping[str, Any], value: _Value, witness: Any, certificate: Any) -> _Faults:
-    measure = given["measure"]
+    measure = given.get("measure", given.get("algorithm"))
     scores = {v: s if isinstance(s, float) else read_exact(s) for v, s in certificate["scores"].items()}
     if list(scores) != list(arcs.nodes):
         yield "the scores do not belong to the nodes of the graph"

@@ -12,20 +12,22 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from agl.graphs.named import NamedGraph
-from agl.graphs.solve.centrality import MEASURES, centrality
-from agl.graphs.solve.coloring import coloring
-from agl.graphs.solve.covers import vertex_cover
-from agl.graphs.solve.distances import diameter
-from agl.graphs.solve.flows import max_flow
+from agl.graphs.solve import (
+    centrality,
+    coloring,
+    covers,
+    distances,
+    flows,
+    matching,
+    paths,
+    tours,
+    traversal,
+    trees,
+)
 from agl.graphs.solve.indexed import Indexed
 from agl.graphs.solve.limits import Deadline, Limits
-from agl.graphs.solve.matching import matching
 from agl.graphs.solve.parameters import Parameters
-from agl.graphs.solve.paths import shortest_path
 from agl.graphs.solve.solution import Exact, Solution, SolveError
-from agl.graphs.solve.tours import tsp
-from agl.graphs.solve.traversal import bfs, components, topological_order
-from agl.graphs.solve.trees import mst
 
 __all__ = ["PROBLEMS", "Exact", "Limits", "Problem", "Solution", "SolveError", "solve"]
 
@@ -49,14 +51,14 @@ PROBLEMS: Mapping[str, Problem] = MappingProxyType(
     {
         "shortest_path": Problem(
             summary="cheapest path between two nodes",
-            run=shortest_path,
+            run=paths.shortest_path,
             parameters={"start": "name of the first node", "end": "name of the last node"},
             required=("start", "end"),
             algorithms=("dijkstra", "bellman_ford"),
         ),
         "bfs": Problem(
             summary="breadth-first visit order from a node",
-            run=bfs,
+            run=traversal.bfs,
             parameters={
                 "start": "name of the first node",
                 "order": "list of names: among several unvisited neighbours the one that stands first is visited first",
@@ -64,46 +66,49 @@ PROBLEMS: Mapping[str, Problem] = MappingProxyType(
             required=("start",),
             algorithms=("bfs",),
         ),
-        "coloring": Problem(summary="proper node colouring with the fewest colours", run=coloring),
+        "coloring": Problem(summary="proper node colouring with the fewest colours", run=coloring.coloring),
         "tsp": Problem(
             summary="cheapest closed tour that visits every node exactly once",
-            run=tsp,
+            run=tours.tsp,
             parameters={"start": "name of the node the tour is written from (default: the first node)"},
         ),
-        "vertex_cover": Problem(summary="smallest set of nodes that touches every edge", run=vertex_cover),
+        "vertex_cover": Problem(summary="smallest set of nodes that touches every edge", run=covers.vertex_cover),
         "centrality": Problem(
             summary="importance scores and all nodes with the highest score",
-            run=centrality,
+            run=centrality.centrality,
             parameters={
-                "measure": "degree, closeness, betweenness, pagerank or eigenvector",
+                "measure": "degree, closeness, betweenness, pagerank or eigenvector (required)",
                 "top": "how many leading scores to show (default 20)",
                 "weighted": "true or false (default: as the graph says)",
                 "direction": "in, out or both, for degree and closeness of directed graphs",
                 "component_scaling": "true (default) or false: scale closeness by the reachable share",
                 "damping": "damping of pagerank (default 0.85)",
             },
-            required=("measure",),
-            algorithms=MEASURES,
+            algorithms=centrality.MEASURES,
         ),
-        "mst": Problem(summary="minimum spanning tree", run=mst, algorithms=("kruskal",)),
+        "mst": Problem(summary="minimum spanning tree", run=trees.mst, algorithms=("kruskal",)),
         "topological_order": Problem(
-            summary="order in which every directed edge points forward", run=topological_order, algorithms=("kahn",)
+            summary="order in which every directed edge points forward",
+            run=traversal.topological_order,
+            algorithms=("kahn",),
         ),
         "components": Problem(
             summary="connected components",
-            run=components,
+            run=traversal.components,
             parameters={"kind": "weak (default) or strong, for directed graphs"},
             algorithms=("bfs", "tarjan"),
         ),
         "max_flow": Problem(
             summary="largest flow between two nodes, weights as capacities",
-            run=max_flow,
+            run=flows.max_flow,
             parameters={"source": "name of the node the flow leaves", "target": "name of the node it goes to"},
             required=("source", "target"),
             algorithms=("edmonds_karp",),
         ),
-        "matching": Problem(summary="matching with the most edges", run=matching, algorithms=("blossom",)),
-        "diameter": Problem(summary="longest of all shortest distances", run=diameter, algorithms=("dijkstra",)),
+        "matching": Problem(summary="matching with the most edges", run=matching.matching, algorithms=("blossom",)),
+        "diameter": Problem(
+            summary="longest of all shortest distances", run=distances.diameter, algorithms=("dijkstra",)
+        ),
     }
 )
 

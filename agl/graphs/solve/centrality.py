@@ -29,11 +29,12 @@ def centrality(graph: Indexed, parameters: Parameters, deadline: Deadline) -> So
     eigenvector (unit length) are floats; there a weight is the strength of a link, not its length.
     `direction` of a directed graph: closeness of `in`ward (default) or `out`ward distances, degree `in`, `out` or
     `both` (default). `top`: how many leading scores the text shows; the witness is always the whole set of ties.
+    The measure may also be given as the `algorithm`.
 
     Raises:
         SolveError: `undefined` where the measure has no (unique) value.
     """
-    measure = parameters.choice("measure", MEASURES)
+    measure = _measure(parameters)
     weighted = parameters.flag("weighted", graph.weighted) and graph.weighted
     shown_scores = min(parameters.count("top", SCORES_SHOWN), SCORES_SHOWN)
     directed = f" ({_direction(graph, parameters, measure)})" if graph.directed and measure in _DIRECTED else ""
@@ -54,6 +55,15 @@ def centrality(graph: Indexed, parameters: Parameters, deadline: Deadline) -> So
         note=f"top {{{listed(names, ', ', 50)}}} with {shown(highest)}; {said} scores "
         + listed(ranked, ", ", shown_scores),
     )
+
+
+def _measure(parameters: Parameters) -> str:
+    if "measure" not in parameters and parameters.algorithm is None:
+        raise SolveError("missing_parameter", f"centrality needs the parameter measure: one of {', '.join(MEASURES)}")
+    measure = parameters.choice("measure", MEASURES, parameters.algorithm)
+    if parameters.algorithm not in (None, measure):
+        raise SolveError("bad_parameter", f"measure says {measure}, algorithm says {parameters.algorithm}; give one")
+    return measure
 
 
 _DIRECTED = ("degree", "closeness")

@@ -27,7 +27,7 @@ def coloring(graph: Indexed, parameters: Parameters, deadline: Deadline) -> Solu
         node = graph.names[min(graph.loops)]
         raise SolveError("self_loop", f"{node} is linked to itself, so it can have no colour")
     neighbours = [set(graph.out[u]) | set(graph.into[u]) for u in range(len(graph))]
-    clique = greedy_clique(neighbours)
+    clique = greedy_clique(neighbours, deadline)
     colors = dsatur(neighbours)
     certificate: dict[str, Any] = {"clique": graph.named(clique)}
     while (fewer := max(colors)) >= len(clique):
@@ -49,12 +49,13 @@ def coloring(graph: Indexed, parameters: Parameters, deadline: Deadline) -> Solu
     )
 
 
-def greedy_clique(neighbours: list[set[int]]) -> list[int]:
+def greedy_clique(neighbours: list[set[int]], deadline: Deadline) -> list[int]:
     """A maximal clique: the largest that greedy growth finds from any node. Sorted."""
     best: list[int] = []
     for start in range(len(neighbours)):
         if len(neighbours[start]) < len(best):
             continue
+        deadline.check()
         clique, candidates = [start], neighbours[start]
         while candidates:
             node = max(candidates, key=lambda v: (len(neighbours[v] & candidates), -v))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,7 +14,8 @@ Exact = int | Fraction
 """An exact number; integral values are always `int`."""
 
 NAMES_SHOWN = 200
-"""At most so many names stand in a result text."""
+LETTERS_SHOWN = 8000
+"""At most so many names, and about so many characters of them, stand in a result text."""
 SCORES_SHOWN = 20
 """At most so many scores stand in the result text of a centrality."""
 
@@ -95,7 +97,9 @@ def shown(number: Exact | float) -> str:
 
 
 def listed(items: Iterable[str], separator: str, most: int = NAMES_SHOWN) -> str:
-    """Join at most `most` items; says how many of how many are shown when it had to cut."""
+    """Join at most `most` items and about `LETTERS_SHOWN` characters; says how many of how many when it had to cut."""
     every = list(items)
-    cut = "" if len(every) <= most else f" ({most} of {len(every)} shown)"
-    return separator.join(every[:most]) + cut
+    lengths = itertools.accumulate(len(item) + len(separator) for item in every[:most])
+    kept = sum(length <= LETTERS_SHOWN for length in lengths)
+    cut = "" if kept == len(every) else f" ({kept} of {len(every)} shown)"
+    return separator.join(every[:kept]) + cut

@@ -211,7 +211,8 @@ class _Relaxation:
         self.highs = highspy._Highs()  # type: ignore[attr-defined]
         self.highs.setOptionValue("output_flag", False)
         self.highs.setOptionValue("presolve", "off")
-        self.highs.setOptionValue("threads", 1)
+        self.highs.setOptionValue("solver", "simplex")
+        self.highs.setOptionValue("parallel", "off")
         self.highs.setOptionValue("random_seed", 0)
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = self.m + 2 * n, n
