@@ -148,5 +148,6 @@ def solve(
                 "missing_parameter", f"{problem_type} needs the parameter {name}: {problem.parameters[name]}"
             )
     limits.admit(problem_type, len(graph.nodes))
+    deadline = Deadline(limits.seconds)
     indexed = Indexed(graph)
-    return problem.run(indexed, Parameters(indexed, given, algorithm), Deadline(limits.seconds))
+    return problem.run(indexed, Parameters(indexed, given, algorithm), deadline)

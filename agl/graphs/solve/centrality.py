@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from agl.graphs.solve.indexed import Indexed
 from agl.graphs.solve.limits import Deadline
 from agl.graphs.solve.parameters import Parameters
-from agl.graphs.solve.paths import dijkstra
+from agl.graphs.solve.paths import dijkstra, reachable
 from agl.graphs.solve.solution import SCORES_SHOWN, Exact, Solution, SolveError, exact, jsonable, listed, shown
 from agl.graphs.solve.traversal import bfs_layers
 
@@ -26,7 +26,7 @@ def centrality(graph: Indexed, parameters: Parameters, deadline: Deadline) -> So
     (reachable - 1) / (n - 1) under `component_scaling` (Wasserman and Faust), 0 for a node that reaches nothing.
     betweenness: share of shortest paths through the node, over the (n - 1)(n - 2) ordered pairs of others (half of
     them where undirected). These are exact rationals. pagerank (`damping` 0.85, dangling nodes spread evenly) and
-    eigenvector (unit length) are floats; there a weight is the strength of a link, not its length.
+    eigenvector (unit length) are floats of 12 digits; there a weight is the strength of a link, not its length.
     `direction` of a directed graph: closeness of `in`ward (default) or `out`ward distances, degree `in`, `out` or
     `both` (default). `top`: how many leading scores the text shows; the witness is always the whole set of ties.
     The measure may also be given as the `algorithm`.
@@ -179,6 +179,11 @@ def _strengths(graph: Indexed, weighted: bool) -> list[list[float]]:
     return matrix
 
 
+def _rounded(scores: Iterable[float]) -> list[float]:
+    """Twelve digits: the last ones of a double depend on the number of threads and the machine."""
+    return [float(f"{score:.12g}") for score in scores]
+
+
 def _pagerank(graph: Indexed, parameters: Parameters, weighted: bool, deadline: Deadline) -> list[float]:
     """The stationary distribution, from the linear system itself."""
     import numpy as np
@@ -188,17 +193,17 @@ def _pagerank(graph: Indexed, parameters: Parameters, weighted: bool, deadline: 
     sums = matrix.sum(axis=1, keepdims=True)
     step = np.where(sums > 0, matrix / np.where(sums > 0, sums, 1.0), 1.0 / n)
     scores = np.linalg.solve(np.eye(n) - damping * step.T, np.full(n, (1 - damping) / n))
-    return [float(score) for score in scores / scores.sum()]
+    return _rounded(scores / scores.sum())
 
 
 def _eigenvector(graph: Indexed, parameters: Parameters, weighted: bool, deadline: Deadline) -> list[float]:
     """The Perron vector of the (transposed) adjacency matrix: a node is important when important nodes point to it."""
-    import networkx
     import numpy as np
 
     strengths = np.array(_strengths(graph, weighted))
-    digraph = networkx.from_numpy_array(strengths > 0, create_using=networkx.DiGraph)
-    if not networkx.is_strongly_connected(digraph):
+    links = [{v: weight for v, weight in row.items() if weight or not weighted} for row in graph.out]
+    sources = [{v: weight for v, weight in row.items() if weight or not weighted} for row in graph.into]
+    if not len(reachable(links, 0)) == len(reachable(sources, 0)) == len(graph):
         kind = "strongly connected" if graph.directed else "connected"
         raise SolveError("undefined", f"the graph is not {kind}, so the eigenvector is not unique")
     if graph.directed:
@@ -206,7 +211,7 @@ def _eigenvector(graph: Indexed, parameters: Parameters, weighted: bool, deadlin
         vector = np.abs(vectors[:, int(np.argmax(values.real))].real)
     else:
         vector = np.abs(np.linalg.eigh(strengths)[1][:, -1])
-    return [float(score) for score in vector / np.linalg.norm(vector)]
+    return _rounded(vector / np.linalg.norm(vector))
 
 
 _Scorer = Callable[[Indexed, Parameters, bool, Deadline], "list[Exact] | list[float]"]

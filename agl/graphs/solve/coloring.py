@@ -10,7 +10,7 @@ from agl.graphs.solve.parameters import Parameters
 from agl.graphs.solve.solution import Solution, SolveError, listed
 
 SOLVER = "cadical195"
-CONFLICTS = 2000
+CONFLICTS = 1000
 """Conflicts between two looks at the clock."""
 
 
@@ -88,6 +88,7 @@ def _sat_coloring(neighbours: list[set[int]], clique: list[int], k: int, deadlin
     count = len(neighbours)
     with Solver(name=SOLVER) as solver:
         for u in range(count):
+            deadline.check()
             solver.add_clause([u * k + c + 1 for c in range(k)])
             for v in sorted(neighbours[u]):
                 if u < v:
