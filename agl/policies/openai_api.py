@@ -295,8 +295,12 @@ class OpenAIPolicy(Policy):
                     )
                 )
             except UserError as error:
-                if not self._adapt(known, str(error.__cause__)):
-                    raise
+                if self._adapt(known, str(error.__cause__)):
+                    continue
+                if tools and "tool" in str(error):
+                    remedy = "start it with tool calling, or set native_tools to false to describe functions as text"
+                    raise UserError(f"{error}; {remedy}") from error
+                raise
 
     def _adapt(self, sent: Mapping[str, Any], refusal: str) -> bool:
         """Learn from a refused setting; True when it is worth asking again."""

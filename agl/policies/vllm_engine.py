@@ -78,6 +78,7 @@ class VllmPolicy(Policy):
         settings.update(max_model_len=max_model_len, **arguments)
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._broken: Exception | None = None
+        self._stopped = False
         ready = threading.Event()
         self._thread = threading.Thread(target=self._serve, args=(settings, ready), name="agl-vllm", daemon=True)
         self._thread.start()
@@ -107,8 +108,6 @@ class VllmPolicy(Policy):
         await asyncio.to_thread(self._thread.join)
 
     async def _generate(self, request: Request) -> Generated:
-        if self._broken is not None:
-            raise InfraError(f"the vLLM engine stopped: {self._broken}")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
 
@@ -128,7 +127,14 @@ class VllmPolicy(Policy):
                 future.done,
             )
         )
+        if self._stopped:
+            raise self._end()
         return self._read(await future)
+
+    def _end(self) -> InfraError:
+        if self._broken is None:
+            return InfraError("the vLLM engine was closed")
+        return InfraError(f"the vLLM engine stopped: {_first_line(self._broken)}")
 
     def _read(self, output: Any) -> Generated:
         """`output` is a `vllm.CompletionOutput`."""
@@ -171,15 +177,16 @@ class VllmPolicy(Policy):
                         running.pop(output.request_id).done(output.outputs[0])
         except Exception as error:
             self._broken = error
+        self._stopped = True  # before the queue is emptied: whoever puts a job in afterwards sees it
         for job in running.values():
-            job.fail(InfraError(f"the vLLM engine stopped: {_first_line(self._broken)}"))
+            job.fail(self._end())
         while True:
             try:
                 late = self._jobs.get_nowait()
             except Empty:
                 break
             if late is not None:
-                late.fail(InfraError("the vLLM engine stopped"))
+                late.fail(self._end())
         del self._llm
 
     def _admit(self, engine: Any, running: dict[str, _Job], names: Any) -> bool:
@@ -226,7 +233,7 @@ class VllmPolicy(Policy):
         return {"lora_request": LoRARequest("adapter", 1, self._adapter)}
 
 
-def _first_line(error: Exception | None) -> str:
+def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
