@@ -96,7 +96,7 @@ def _first_line(name: str) -> str:
         env = env_class(name)
     except ImportError as error:
         return f"(cannot be loaded: {error})"
-    text = env.__doc__ or sys.modules[env.__module__].__doc__ or ""
+    text = sys.modules[env.__module__].__doc__ or env.__doc__ or ""
     return text.strip().split("\n", 1)[0]
 
 

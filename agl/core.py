@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 
 class Frozen(BaseModel):
@@ -149,7 +149,7 @@ class Score(Frozen):
 
     total: float = Field(ge=0.0, le=1.0, allow_inf_nan=False)
     reward: float = Field(allow_inf_nan=False)
-    parts: Mapping[str, float | None] = Field(default_factory=dict)
+    parts: Mapping[str, FiniteFloat | None] = Field(default_factory=dict)
     labels: Mapping[str, str] = Field(default_factory=dict, description="Categorical findings, e.g. an error class.")
 
 

@@ -38,7 +38,7 @@ def dumps(value: Any) -> str:
         ValueError: a NaN or an infinity is somewhere in `value`.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
-    return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    return text if text.isascii() else _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

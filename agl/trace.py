@@ -76,7 +76,9 @@ class Episode(Frozen):
         return self.outcome.kind is not OutcomeKind.INFRA_FAILURE
 
     def line(self) -> str:
-        return dumps(self.model_dump(mode="json"))
+        rest = self.model_dump(mode="json", exclude={"task", "events"})
+        # Both are JSON already; dumping them again would take a third of the time.
+        return dumps({**rest, "task": self.task, "events": [dict(event) for event in self.events]})
 
 
 def read_episodes(path: Path) -> Iterator[Episode]:

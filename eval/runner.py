@@ -109,7 +109,7 @@ def plan(
     options = dict(env_options or {})
     instance = _instance(env, env_name, options)
     chosen = dialect_for(env, dialect)
-    tasks = env.tasks(data, seed=seed, limit=limit)
+    tasks = list(env.tasks(data, seed=seed, limit=limit))
     source = data or "its default data"
     if not tasks:
         raise DataError(f"expected tasks of {env_name} in {source}, got none; choose another --data")

@@ -29,7 +29,7 @@ def result_table(summary: Summary, metrics: Sequence[str]) -> Table:
             table.add_section()
             last = facet
         n = summary.n if facet == ALL else summary.groups[facet][value].n
-        cells = [cell(row.get(name), with_interval=name == "score" or facet == ALL) for name in dict.fromkeys(names)]
+        cells = [cell(row.get(name), with_interval=name not in metrics) for name in dict.fromkeys(names)]
         table.add_row(_label(facet, value), f"{n:,}", *cells)
     return table
 

@@ -65,7 +65,8 @@ def compare(predicted: NamedGraph | None, gold: NamedGraph, names: NameTable | N
     found_ids = {node: _align(node, table) for node in predicted.nodes}
     for u, v, _ in predicted.edges:
         for end in (u, v):
-            found_ids.setdefault(end, _align(end, table))
+            if end not in found_ids:
+                found_ids[end] = _align(end, table)
     arcs = predicted.directed or gold.directed
     wanted, found = _tuples(gold, wanted_ids, arcs), _tuples(predicted, found_ids, arcs)
     wanted_nodes, found_nodes = set(wanted_ids.values()), set(found_ids.values())
@@ -100,7 +101,7 @@ def _tuples(graph: NamedGraph, ids: dict[str, _Node], arcs: bool) -> set[_Tuple]
     for u, v, weight in graph.edges:
         ends, number = (ids[u], ids[v]), _exact(weight)
         if not arcs:
-            found.add(((min(ends), max(ends)), number))
+            found.add((ends if ends[0] <= ends[1] else (ends[1], ends[0]), number))
             continue
         found.add((ends, number))
         if not graph.directed:

@@ -128,6 +128,8 @@ class _Build:
         self.edges: dict[tuple[str, str], Edge] = {}
 
     def node(self, value: object) -> str:
+        if type(value) is str and value in self.nodes:
+            return value
         try:
             name = node_id(value)
         except NamingError as error:
@@ -171,6 +173,8 @@ def read_weight(value: object, edge: tuple[str, str], *, coerce: bool = False) -
     Raises:
         GraphError: `bad_weight` for booleans, text, null, containers and magnitudes over 1e15; `non_finite`.
     """
+    if type(value) is int and -MAX_WEIGHT <= value <= MAX_WEIGHT:
+        return value
     place = f"the weight of ({_cut(edge[0])},{_cut(edge[1])})"
     if isinstance(value, str):
         if not coerce or not _NUMBER.fullmatch(value.strip()):
