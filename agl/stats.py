@@ -90,8 +90,8 @@ def estimate(
     `bounded` values lie in [0, 1], and so does the interval: Wilson's with the effective sample size p(1-p)/se^2, as
     survey statistics does (Korn and Graubard 1998; Franco et al. 2019); with clusters of one value and scores 0 and 1
     it is Wilson's own. Where all values are equal, nothing is known about the clusters and each counts once.
-    Other values get mean +- t * se with the degrees of freedom of the clusters; of one cluster the width is
-    unknown.
+    Other values get mean +- t * se with the degrees of freedom of the clusters; of one cluster, or of equal values, the
+    width is unknown.
 
     The standard error is never taken below the naive one: clusters that cancel by chance would promise too much. With
     more than one value in some cluster it carries the factor sqrt(G/(G-1)) for `G` clusters.
@@ -110,7 +110,7 @@ def estimate(
     if bounded:
         size = found.mean * (1 - found.mean) / se**2 if se > 0 and count > 1 else count
         return Estimate(found.mean, *wilson(found.mean * size, size, confidence), found.n)
-    if count == 1:
+    if count == 1 or se == 0:
         return Estimate(found.mean, None, None, found.n)
     from scipy.special import stdtrit
 

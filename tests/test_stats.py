@@ -117,6 +117,7 @@ def test_an_unbounded_mean_has_the_t_interval() -> None:
     half = stats.t.ppf(0.975, 4) * math.sqrt(sum((v - found.value) ** 2 for v in values)) / 5
     assert (found.low, found.high) == pytest.approx((found.value - half, found.value + half))
     assert estimate([2.0, 1.0], ["a", "a"], bounded=False)[:3] == (1.5, None, None)
+    assert estimate([2.0, 2.0], ["a", "b"], bounded=False)[:3] == (2.0, None, None)
 
 
 def test_bootstrap_of_a_mean_agrees_with_the_standard_error() -> None:
