@@ -14,24 +14,22 @@ def plan(
         Path | None, typer.Option(help="The file for `accelerate launch --config_file`; tells ranks and sharding.")
     ] = None,
     ranks: Annotated[int | None, typer.Option(min=1, help="Processes, whatever the accelerate file says.")] = None,
+    hub: Annotated[bool, typer.Option("--hub", help="Ask the Hub for a model that is not on this machine.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead.")] = False,
 ) -> None:
     """Check a training config and print its batch arithmetic, context budget and memory; loads no weights.
 
     Example: agl plan configs/train/grit_tiny_cpu.yaml
     """
-    import os
-
     from agl.errors import UserError
     from agl.json_text import dumps
 
-    os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", "5")
     try:
         from train.plan import plan_file
     except ImportError as error:
         raise UserError(f"training needs torch, TRL and peft: pip install 'agl[train]' ({error})") from None
 
-    found = plan_file(config, ranks=ranks, accelerate=accelerate)
+    found = plan_file(config, ranks=ranks, accelerate=accelerate, hub=hub)
     if as_json:
         typer.echo(dumps(found.as_json()))
         return

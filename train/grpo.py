@@ -35,7 +35,7 @@ def main(argv: list[str]) -> None:
 
     # 2. Environment, tasks, tokenizer, and the arithmetic of the run.
     name = model.model_name_or_path
-    found = setting(episodes)
+    found = setting(episodes).read()
     tokenizer, template = tokenizer_template(episodes, name, model.model_revision)
     plan = make_plan(
         episodes,
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> None:
         print("The loss is no sign of progress: it is near 0 by construction. Watch score, reward and parts/*.")
 
     # 3. The trainer; weights load here.
-    from trl import get_peft_config, get_quantization_config
+    from trl.trainer.utils import get_peft_config, get_quantization_config
 
     from train.rollouts import EpisodeTrainer
 
@@ -87,7 +87,6 @@ def is_zero3(grpo: object) -> bool:
 if __name__ == "__main__":
     try:
         main(sys.argv[1:])
-    except UserError as error:
-        sys.exit(f"train/grpo.py: {error}")
-    except InfraError as error:
-        sys.exit(f"train/grpo.py: {error}")
+    except (UserError, InfraError) as error:
+        print(f"train/grpo.py: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, UserError) else 1)

@@ -35,8 +35,8 @@ _ARCHITECTURES: dict[str, dict[str, Any]] = {
 """Published sizes of models that shipped configs name, so that a plan can be made without the Hub."""
 
 
-def model_config(name: str, revision: str | None = None) -> Any | None:
-    """The transformers configuration of a model; None when it is neither on this machine, known, nor on the Hub.
+def model_config(name: str, revision: str | None = None, *, hub: bool = True) -> Any | None:
+    """The transformers configuration of a model; None when it is neither on this machine, known, nor on the `hub`.
 
     Raises:
         UserError: `name` looks like a folder and is none.
@@ -51,6 +51,8 @@ def model_config(name: str, revision: str | None = None) -> Any | None:
     if name in _ARCHITECTURES:
         known = dict(_ARCHITECTURES[name])
         return AutoConfig.for_model(known.pop("model_type"), **known)
+    if not hub:
+        return None
     try:
         return AutoConfig.from_pretrained(source, revision=revision)
     except (OSError, ValueError):
@@ -64,7 +66,7 @@ class MemoryPlan:
     Attributes:
         parameters: of the whole model, and how many of them are trained.
         states: weights, gradients and Adam's moments.
-        sampling: key-value cache and, under ZeRO-3, the gathered weights.
+        sampling: key-value cache and, under ZeRO-3, the gathered weights; nothing when vLLM samples.
         backward: activations and logits of one forward and backward pass.
     """
 
@@ -121,6 +123,7 @@ def memory_plan(
     kv_heads = getattr(text, "num_key_value_heads", None) or heads
     cache = rows_generated * tokens * 2 * text.num_hidden_layers * kv_heads * head * (width if zero3 else frozen_width)
     gathered = parameters * frozen_width if zero3 else 0
+    sampling = 0 if grpo["use_vllm"] else cache + gathered
 
     rows = grpo["per_device_train_batch_size"]
     attention = 2 * (heads + kv_heads) * head
@@ -131,7 +134,7 @@ def memory_plan(
     )
     # TRL's head is fused with the log-probabilities: it sees a tile of logits at a time, never all of them.
     logits = 2 * min(rows * tokens, TILE_TOKENS) * min(text.vocab_size, TILE_VOCABULARY) * 4
-    return MemoryPlan(parameters, trained, states, cache + gathered, kept + logits)
+    return MemoryPlan(parameters, trained, states, sampling, kept + logits)
 
 
 def count_parameters(config: Any, model: Mapping[str, Any]) -> tuple[int, int]:
@@ -149,10 +152,9 @@ def count_parameters(config: Any, model: Mapping[str, Any]) -> tuple[int, int]:
         if model.get("use_peft"):
             from peft import LoraConfig, get_peft_model
 
-            targets = model.get("lora_target_modules")
             lora = LoraConfig(
                 r=model["lora_r"],
-                target_modules=targets[0] if targets and len(targets) == 1 else targets,
+                target_modules=model.get("lora_target_modules"),
                 modules_to_save=model.get("lora_modules_to_save"),
                 task_type=model["lora_task_type"],
             )

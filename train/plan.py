@@ -24,6 +24,9 @@ from agl.registry import env_class
 from train.groups import BatchPlan, batch_plan
 from train.memory import MemoryPlan, memory_plan, model_config
 
+PROBED = 64
+"""Prompts that a plan measures; a run measures all."""
+
 Positive = Annotated[int, Field(ge=1)]
 
 
@@ -38,6 +41,10 @@ class EpisodeArguments:
     )
     source: str | None = dataclasses.field(
         default=None, metadata={"help": "Split or file the tasks come from; default: the environment's small one."}
+    )
+    task_facets: dict[str, str] | str | None = dataclasses.field(
+        default=None,
+        metadata={"help": "Keep tasks with these values of the environment's facets, a map (command line: JSON)."},
     )
     task_limit: Annotated[int, Field(ge=1)] | None = dataclasses.field(default=None, metadata={"help": "Most tasks."})
     task_seed: int = dataclasses.field(default=0, metadata={"help": "Seed of a generated split."})
@@ -100,13 +107,8 @@ class EpisodeArguments:
         Raises:
             UserError: the first option that is out of range.
         """
-        if isinstance(self.environment_options, str):
-            try:
-                self.environment_options = json.loads(self.environment_options)
-            except ValueError:
-                raise UserError(
-                    f"option environment_options: expected a JSON object, got {self.environment_options!r}; correct it"
-                ) from None
+        for name in ("environment_options", "task_facets"):
+            setattr(self, name, _as_map(name, getattr(self, name)))
         for name, adapter in _adapters().items():
             try:
                 setattr(self, name, adapter.validate_python(getattr(self, name)))
@@ -114,6 +116,18 @@ class EpisodeArguments:
                 first = error.errors(include_url=False)[0]
                 said = first["msg"][0].lower() + first["msg"][1:]
                 raise UserError(f"option {name}: {said}, got {first['input']!r}; correct it") from None
+
+
+def _as_map(name: str, value: Any) -> dict[str, Any] | None:
+    found = value
+    if isinstance(value, str):
+        try:
+            found = json.loads(value)
+        except ValueError:
+            found = value
+    if not isinstance(found, dict | None):
+        raise UserError(f"option {name}: expected a map (on the command line a JSON object), got {value!r}; correct it")
+    return found
 
 
 def _adapters() -> dict[str, TypeAdapter[Any]]:
@@ -258,6 +272,20 @@ class Setting:
     dialect: Dialect
     shots: int
 
+    def read(self) -> Setting:
+        """The same with every task made and their ids checked; a generated split may be lazy until then.
+
+        Raises:
+            UserError: two tasks of one id.
+        """
+        tasks = list(self.tasks)
+        seen: set[str] = set()
+        for task in tasks:
+            if task.id in seen:
+                raise UserError(f"expected tasks with different ids, got {task.id!r} twice; correct the data")
+            seen.add(task.id)
+        return dataclasses.replace(self, tasks=tasks)
+
 
 def setting(arguments: EpisodeArguments) -> Setting:
     """Look the environment up and make its tasks.
@@ -266,26 +294,47 @@ def setting(arguments: EpisodeArguments) -> Setting:
         UserError: unknown environment, dialect, data or environment option.
     """
     cls = env_class(arguments.environment)
-    options = arguments.environment_options or {}
-    make_env = partial(cls, **options) if isinstance(options, dict) else cls
+    make_env = partial(cls, **_as_map("environment_options", arguments.environment_options) or {})
     try:
         env = make_env()
     except TypeError as error:
         raise UserError(f"option environment_options: {error}; correct or remove it") from None
-    tasks = cls.tasks(arguments.source, seed=arguments.task_seed, limit=arguments.task_limit)
-    seen: set[str] = set()
-    for task in tasks:
-        if task.id in seen:
-            raise UserError(f"expected tasks with different ids, got {task.id!r} twice; correct the data")
-        seen.add(task.id)
-    return Setting(make_env, cls.task_type, tasks, dialect_for(env, arguments.dialect), arguments.shots)
+    return Setting(
+        make_env, cls.task_type, _tasks(cls, arguments), dialect_for(env, arguments.dialect), arguments.shots
+    )
 
 
-def prompt_lengths(setting: Setting, template: ChatTemplate) -> list[int]:
-    """Tokens in the prompt of each task, in order: the prompt that the rollout will open with, to the byte."""
+def _tasks(cls: type[Env[Any]], arguments: EpisodeArguments) -> Sequence[Task]:
+    """The tasks of a run, in order: facets first, then the limit."""
+    wanted = _as_map("task_facets", arguments.task_facets)
+    limit = arguments.task_limit
+    if not wanted:
+        return cls.tasks(arguments.source, seed=arguments.task_seed, limit=limit)
+    every = list(cls.tasks(arguments.source, seed=arguments.task_seed))
+    for facet, value in wanted.items():
+        values = sorted({cls.facets(task).get(facet, "") for task in every})
+        if value not in values:
+            known = ", ".join(cls.facets(every[0])) if every else "none"
+            legal = f"its values are {', '.join(values)}" if any(values) else f"the facets are {known}"
+            raise UserError(f"option task_facets: no task has {facet} = {value!r}; {legal}")
+    kept = [task for task in every if wanted.items() <= cls.facets(task).items()]
+    if not kept:
+        raise UserError(f"option task_facets: no task has all of {wanted}; drop one of them")
+    return kept[:limit]
+
+
+def prompt_lengths(setting: Setting, template: ChatTemplate, at_most: int | None = None) -> list[int]:
+    """Tokens in the prompt of each task, in order: the prompt that the rollout will open with, to the byte.
+
+    Args:
+        at_most: look only at so many tasks, spread evenly.
+    """
     env = setting.make_env()
     lengths = []
-    for task in setting.tasks:
+    count = len(setting.tasks)
+    looked_at = count if at_most is None else min(at_most, count)
+    for place in range(looked_at):
+        task = setting.tasks[place * count // looked_at]
         shown = env.worked_examples(task, setting.shots) if setting.shots else ()
         examples = [setting.dialect.demonstrate(env, env.reset(example)) for example in shown]
         prompt = setting.dialect.prompt(env, env.reset(task), examples)
@@ -359,6 +408,7 @@ def make_plan(
     zero3: bool = False,
     lengths: Sequence[int] | None = None,
     notes: Sequence[str] = (),
+    hub: bool = True,
 ) -> Plan:
     """Check the arithmetic of a run.
 
@@ -367,6 +417,7 @@ def make_plan(
         model: values of ModelConfig fields.
         zero3: weights, gradients and optimiser are sharded over the ranks.
         lengths: tokens of each prompt; None when there is no tokenizer at hand.
+        hub: it may be asked for the model's configuration.
 
     Raises:
         UserError: batches that are not whole groups, prompts or budgets that do not fit.
@@ -399,7 +450,7 @@ def make_plan(
                 f"{grpo['ddp_timeout']} s; raise ddp_timeout or lower episode_deadline"
             )
     name = str(model["model_name_or_path"])
-    found = model_config(name, model.get("model_revision"))
+    found = model_config(name, model.get("model_revision"), hub=hub)
     context = None if found is None else found.get_text_config().max_position_embeddings
     wanted = arguments.max_prompt_tokens + response
     if context is not None and wanted > context:
@@ -409,9 +460,11 @@ def make_plan(
         )
     said = list(notes)
     if found is None:
-        said.append(f"memory and context are not known: the configuration of {name} is neither here nor reachable")
+        said.append(f"memory and context are not known: no configuration of {name} here (agl plan --hub asks the Hub)")
     if lengths is None:
-        said.append("prompt lengths are not known: the tokenizer is not here")
+        said.append("prompt lengths are not known: the tokenizer is not here (agl plan --hub asks the Hub)")
+    elif len(lengths) < prompts:
+        said.append(f"prompt lengths are those of {len(lengths)} tasks")
     memory = None
     if found is not None:
         memory = memory_plan(
@@ -455,9 +508,9 @@ def _feeds(grpo: Mapping[str, Any], ranks: int) -> int | None:
 
 
 def tokenizer_template(
-    arguments: EpisodeArguments, model: str, revision: str | None = None
+    arguments: EpisodeArguments, model: str, revision: str | None = None, *, hub: bool = True
 ) -> tuple[Any, ChatTemplate]:
-    """The tokenizer of `model` and its checked chat template.
+    """The tokenizer of `model` and its checked chat template. `hub`: it may be asked.
 
     Raises:
         UserError: no tokenizer there, or a chat template that rewrites earlier turns.
@@ -465,19 +518,22 @@ def tokenizer_template(
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(resolve_model(model), revision=revision, padding_side="left")
+        tokenizer = AutoTokenizer.from_pretrained(
+            resolve_model(model), revision=revision, padding_side="left", local_files_only=not hub
+        )
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"cannot load the tokenizer of {model}: {reason}") from None
     return tokenizer, ChatTemplate(tokenizer, read_template(arguments.chat_template, tokenizer))
 
 
-def plan_file(file: Path, *, ranks: int | None = None, accelerate: Path | None = None) -> Plan:
+def plan_file(file: Path, *, ranks: int | None = None, accelerate: Path | None = None, hub: bool = False) -> Plan:
     """Plan the run of a training config without loading weights or starting processes.
 
     Args:
         ranks: processes; None takes those of `accelerate`, else 1.
         accelerate: the file for `accelerate launch --config_file`.
+        hub: it may be asked for the model's configuration and tokenizer.
 
     Raises:
         UserError: the run could not start as configured.
@@ -499,16 +555,20 @@ def plan_file(file: Path, *, ranks: int | None = None, accelerate: Path | None =
     refuse_inert(grpo, but=["use_vllm"])
     notes = []
     if grpo["use_vllm"]:
+        share = grpo["vllm_gpu_memory_utilization"]
         notes.append(f"use_vllm: {_REFUSED['use_vllm'][1]}")
+        if grpo["vllm_mode"] == "colocate":
+            notes.append(f"vLLM in colocate mode takes {share:.0%} of the GPU on top")
     found = setting(arguments)
     lengths: list[int] | None = None
     try:
-        _, template = tokenizer_template(arguments, str(model["model_name_or_path"]), model["model_revision"])
+        name, revision = str(model["model_name_or_path"]), model["model_revision"]
+        _, template = tokenizer_template(arguments, name, revision, hub=hub)
     except UserError as error:
         if "cannot load the tokenizer" not in str(error):
             raise
     else:
-        lengths = prompt_lengths(found, template)
+        lengths = prompt_lengths(found, template, at_most=PROBED)
     return make_plan(
         arguments,
         grpo,
@@ -518,6 +578,7 @@ def plan_file(file: Path, *, ranks: int | None = None, accelerate: Path | None =
         zero3=(launch.get("deepspeed_config") or {}).get("zero_stage") == 3,
         lengths=lengths,
         notes=notes,
+        hub=hub,
     )
 
 

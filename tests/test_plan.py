@@ -1,0 +1,160 @@
+"""A training config is checked before weights load: names, values, arithmetic, context, memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytest.importorskip("trl")
+
+from agl.cli import build
+from agl.errors import UserError
+from train.memory import count_parameters, memory_plan, model_config
+from train.plan import EpisodeArguments, make_plan, plan_file, read_arguments, refuse_inert, setting
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+TINY = CONFIGS / "train" / "grit_tiny_cpu.yaml"
+
+
+def changed(tmp_path: Path, **values: Any) -> Path:
+    """The tiny config with other values."""
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump({**yaml.safe_load(TINY.read_text()), **values}))
+    return file
+
+
+def test_tiny_config_reads_as_the_program_reads_it() -> None:
+    episodes, grpo, model = read_arguments(["--config", str(TINY), "--num_generations", "2", "--shots", "2"])
+    assert episodes.environment == "grit"
+    assert episodes.shots == 2
+    assert grpo.num_generations == 2
+    assert model.model_name_or_path == "smollm2"
+    refuse_inert(vars(grpo))
+
+
+@pytest.mark.model
+def test_plan_of_the_tiny_config() -> None:
+    plan = plan_file(TINY)
+    assert plan.batch.rows_per_generation == plan.batch.prompts_per_generation * plan.batch.group_size
+    assert plan.prompt_tokens is not None
+    assert plan.prompt_tokens[1] <= plan.max_prompt_tokens
+    assert plan.memory is not None
+    assert plan.memory.parameters == 134_515_008
+    assert plan.model_context == 8192
+
+
+def test_plan_of_grain_is_the_arithmetic_of_the_paper() -> None:
+    plan = plan_file(CONFIGS / "train" / "grain_grpo_qwen3_4b.yaml", accelerate=CONFIGS / "accelerate" / "zero3.yaml")
+    assert plan.batch.ranks == 4
+    assert plan.batch.prompts_per_generation == 16
+    assert plan.batch.prompts_per_step == 4
+    assert plan.batch.group_size == 8
+    assert plan.batch.prompts == 17_280
+    assert (plan.max_prompt_tokens, plan.response_tokens) == (24_000, 12_000)
+    assert plan.epochs == 2
+    assert plan.total_steps == 2 * 4 * (17_280 // 16)
+    assert any("use_vllm" in note for note in plan.notes)
+
+
+def test_program_refuses_vllm_in_one_sentence() -> None:
+    values = {"use_vllm": True}
+    with pytest.raises(UserError, match="rollouts through vLLM are not part"):
+        refuse_inert(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"max_prompt_token": 5}, "did you mean 'max_prompt_tokens'"),
+        ({"num_generation": 5}, "did you mean 'num_generations'"),
+        ({"zzz": 5}, "unknown option 'zzz'"),
+        ({"env": "grit"}, "write environment: grit"),
+        ({"environment": "gritt"}, "did you mean 'grit'"),
+        ({"environment_options": {"nope": 1}}, "environment_options: .*nope"),
+        ({"task_facets": {"form": "odd"}}, "its values are realistic, standard"),
+        ({"task_facets": {"colour": "red"}}, "the facets are task, form, scheme"),
+        ({"truncated_episodes": "drop"}, "option truncated_episodes: input should be 'train' or 'mask'"),
+        ({"shots": -1}, "option shots: .*greater than or equal to 0, got -1"),
+        ({"episode_deadline": "soon"}, "option episode_deadline"),
+        ({"dialect": "runes"}, "expected a dialect out of"),
+        ({"num_generations": 5}, r"per_device_train_batch_size\) to 5, or the group size"),
+        ({"top_p": 0.9}, "option top_p: expected 1.0, got 0.9"),
+        ({"ds3_gather_for_generation": False}, "wait for ever"),
+        ({"mask_truncated_completions": True}, "truncated_episodes: mask"),
+        ({"temperature": 0.0}, "option temperature"),
+        ({"max_completion_length": 8000}, "smollm2 holds 8192; lower one of them"),
+        ({"max_prompt_tokens": 100}, "option max_prompt_tokens: .*set it to at least"),
+        ({"model_name_or_path": "./no/such"}, "there is no folder"),
+        ({"loss_type": 7, "num_iterations": 0}, "iterations of at least 1"),
+    ],
+)
+@pytest.mark.model
+def test_wrong_option_is_one_sentence_with_the_cure(tmp_path: Path, values: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said) as refused:
+        plan_file(changed(tmp_path, **values))
+    assert "\n" not in str(refused.value)
+
+
+def test_wrong_flag_is_one_sentence_with_the_cure() -> None:
+    with pytest.raises(UserError, match="did you mean 'max_turn_tokens'"):
+        read_arguments(["--config", str(TINY), "--max_turn_token", "5"])
+    with pytest.raises(UserError, match="environment_options"):
+        read_arguments(["--config", str(TINY), "--environment_options", "[1]"])
+    with pytest.raises(UserError, match="does not exist"):
+        read_arguments(["--config", "nowhere.yaml"])
+
+
+def test_ranks_that_wait_longer_than_the_launcher_are_refused() -> None:
+    _, grpo, model = read_arguments(["--config", str(TINY)])
+    slow = EpisodeArguments(episode_deadline=1000.0, episode_retries=1)
+    with pytest.raises(UserError, match=r"a rank may wait 2000 s .* raise ddp_timeout"):
+        make_plan(slow, vars(grpo), vars(model), prompts=64, ranks=2)
+
+
+def test_facets_choose_tasks_in_order() -> None:
+    wanted = {"form": "standard", "task": "bfs"}
+    found = setting(EpisodeArguments(task_facets=wanted, task_limit=3))
+    every = setting(EpisodeArguments()).tasks
+    cls = type(found.make_env())
+    assert list(found.tasks) == [task for task in every if wanted.items() <= cls.facets(task).items()][:3]
+
+
+def test_parameters_are_counted_without_weights() -> None:
+    base = model_config("Qwen/Qwen3-4B-Base", hub=False)
+    plain = {"use_peft": False}
+    assert count_parameters(base, plain) == (4_022_468_096, 4_022_468_096)
+    lora = {"use_peft": True, "lora_r": 16, "lora_target_modules": ["q_proj"], "lora_task_type": "CAUSAL_LM"}
+    whole, trained = count_parameters(base, lora)
+    assert trained == 36 * 16 * (2560 + 4096)
+    assert whole == 4_022_468_096 + trained
+
+
+def test_memory_grows_with_what_it_should() -> None:
+    base = model_config("Qwen/Qwen3-4B-Base", hub=False)
+    grpo = {"bf16": True, "per_device_train_batch_size": 1, "gradient_checkpointing": True, "use_vllm": False}
+    model = {"use_peft": False, "dtype": "bfloat16"}
+    one = memory_plan(base, grpo, model, ranks=1, zero3=False, rows_generated=4, tokens=2000)
+    four = memory_plan(base, grpo, model, ranks=4, zero3=True, rows_generated=4, tokens=2000)
+    open_ = memory_plan(
+        base, {**grpo, "gradient_checkpointing": False}, model, ranks=1, zero3=False, rows_generated=4, tokens=2000
+    )
+    assert one.states == 4 * four.states == 16 * one.parameters
+    assert four.sampling > one.sampling
+    assert open_.backward > one.backward
+    # 2 x 36 layers x 8 heads x 128 numbers of 2 bytes for each of 8,000 tokens
+    assert one.sampling == 8000 * 2 * 36 * 8 * 128 * 2
+
+
+@pytest.mark.model
+def test_command_prints_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    build("plan")(args=["plan", str(TINY), "--json"], prog_name="agl", standalone_mode=False)
+    found = json.loads(capsys.readouterr().out)
+    assert found["batch"]["ranks"] == 1
+    assert found["context_tokens"] == found["max_prompt_tokens"] + found["response_tokens"]
+    assert found["memory"]["peak"] > 0
+    build("plan")(args=["plan", str(TINY)], prog_name="agl", standalone_mode=False)
+    assert "one generation" in capsys.readouterr().out
