@@ -114,6 +114,8 @@ class Tags(Dialect):
         stop = next((stop for stop in self.stops if text.endswith(stop)), None)
         if stop is None:
             return False
+        if stop not in seen and text.rfind("<think>") <= text.rfind("</think>"):
+            return False
         last = self.parse(text)[-1]
         if isinstance(last, Malformed):
             return last.reason == "unfinished_think" or (last.reason == "truncated" and stop in seen)

@@ -19,7 +19,9 @@ def shortest_path(graph: Indexed, parameters: Parameters, deadline: Deadline) ->
     """
     start, end = parameters.node("start"), parameters.node("end")
     # Only these nodes can lie on a walk from start to end; a negative cycle elsewhere does no harm.
-    between = reachable(graph.out, start) & reachable(graph.into, end)
+    between = reachable(graph.out, start)
+    if graph.directed:
+        between &= reachable(graph.into, end)
     if end not in between:
         raise SolveError("no_path", f"there is no path from {graph.names[start]} to {graph.names[end]}")
     negative = any(weight < 0 for u in between for v, weight in graph.out[u].items() if v in between)
