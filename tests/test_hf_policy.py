@@ -90,12 +90,13 @@ def test_greedy_tokens_equal_those_of_transformers(policy: HfPolicy) -> None:
 
 def test_a_remembered_prefix_changes_nothing(policy: HfPolicy) -> None:
     plain = [
-        generate(policy.model, policy.tokenizer, [row], stops=["</think>"], max_tokens=12)[0] for row in rows(policy)
+        generate(policy.model, policy.tokenizer, [row], stops=["</think>"], max_tokens=12)[0]
+        for row in rows(policy)[:2]
     ]
     prefix = Prefix()
     kept = [
         generate(policy.model, policy.tokenizer, [row], stops=["</think>"], max_tokens=12, prefix=prefix)[0]
-        for row in [*rows(policy), rows(policy)[0]]
+        for row in [*rows(policy)[:2], rows(policy)[0]]
     ]
     assert [made.ids for made in kept] == [made.ids for made in [*plain, plain[0]]]
     assert kept[0].logprobs == pytest.approx(plain[0].logprobs, abs=1e-4)
@@ -107,13 +108,13 @@ def test_logprobs_are_those_of_a_forward_pass(policy: HfPolicy, temperature: flo
     made = generate(
         policy.model,
         policy.tokenizer,
-        rows(policy)[:3],
+        rows(policy)[:2],
         stops=[],
-        max_tokens=[5, 9, 7],
+        max_tokens=[5, 9],
         temperature=temperature,
-        seeds=[1, 2, 3],
+        seeds=[1, 2],
     )
-    assert [len(one.ids) for one in made] == [5, 9, 7]
+    assert [len(one.ids) for one in made] == [5, 9]
     for row, one in zip(rows(policy), made, strict=False):
         assert one.logprobs == pytest.approx(forward_logprobs(policy, row, one.ids, temperature or 1.0), abs=1e-3)
 

@@ -51,7 +51,8 @@ def after_turn(spoken: Sequence[int], full: Sequence[int], closed_by: int | None
 _REFUSAL = (
     "the chat template of this model cannot be used for several turns: {fault}, so later turns would not extend the "
     "tokens that were sampled; use a model without hybrid thinking (an Instruct-2507 one, for example), or set "
-    "chat_template to the file of a template that keeps earlier turns as they were, or to 'training' to take TRL's"
+    "the policy option chat_template to the file of a template that keeps earlier turns as they were, or to 'training' "
+    "to take TRL's"
 )
 
 
