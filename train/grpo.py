@@ -18,7 +18,7 @@ import dataclasses
 import os
 import sys
 
-from agl.errors import InfraError, UserError
+from agl.errors import AglError, UserError
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
@@ -87,6 +87,6 @@ def is_zero3(grpo: object) -> bool:
 if __name__ == "__main__":
     try:
         main(sys.argv[1:])
-    except (UserError, InfraError) as error:
+    except AglError as error:
         print(f"train/grpo.py: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)

@@ -82,7 +82,7 @@ class EpisodeArguments:
             )
         },
     )
-    format_credit: Annotated[float, Field(ge=0)] = dataclasses.field(
+    format_credit: Annotated[float, Field(ge=0, allow_inf_nan=False)] = dataclasses.field(
         default=0.0,
         metadata={
             "help": (

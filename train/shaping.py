@@ -10,8 +10,8 @@ def format_credit(episode: Episode) -> float:
     """How far an episode kept to the protocol, in [0, 1], right or wrong.
 
     A fifth each for: the first thing it did was an action; some action other than the answer ran without error; it
-    ended with an answer; nothing it wrote was malformed; it closed its think blocks. Read from the episode's record
-    of what ran, so writing a tag earns nothing by itself.
+    ended with an answer; nothing it wrote was malformed; it thought, and closed what it opened. The first four are
+    read from the record of what ran, so writing a tag earns nothing by itself; the last is read from the text.
 
     Example:
         >>> from agl.core import Outcome, OutcomeKind
