@@ -85,22 +85,30 @@ def read_episodes(path: Path) -> Iterator[Episode]:
     """Episodes of a JSONL file, in file order. A torn last line (a killed writer) is skipped.
 
     Raises:
-        DataError: another line cannot be read.
+        DataError: there is no such file, or another line cannot be read.
     """
-    lines = path.read_bytes().split(b"\n")
-    last = len(lines) - 1
-    for number, line in enumerate(lines):
-        if not line.strip():
-            continue
-        try:
-            yield Episode.model_validate(json.loads(line))
-        except (ValueError, ValidationError) as error:
-            if number == last:
-                return
-            reason = str(error).splitlines()[0]
-            raise DataError(
-                f"expected an episode in {path}, line {number + 1}, got {reason}; remove that line and use --resume"
-            ) from None
+    if not path.is_file():
+        raise DataError(f"expected the episodes.jsonl of a run, got {path}, which is no file; check the path")
+    for episode, _ in _records(path):
+        yield episode
+
+
+def _records(path: Path) -> Iterator[tuple[Episode, int]]:
+    """Each episode with the offset of its line; one line in memory at a time."""
+    start = 0
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                try:
+                    yield Episode.model_validate(json.loads(line)), start
+                except (ValueError, ValidationError) as error:
+                    if not line.endswith(b"\n"):
+                        return
+                    reason = str(error).splitlines()[0]
+                    raise DataError(
+                        f"expected an episode in {path}, line {number}, got {reason}; remove that line and use --resume"
+                    ) from None
+            start += len(line)
 
 
 class EpisodeWriter:
@@ -112,13 +120,21 @@ class EpisodeWriter:
         self._file = path.open("ab")
 
     def _mend_torn_end(self) -> None:
-        """Drop an unfinished last line, else the next one would be glued to it."""
+        """Drop an unfinished last line, or end one that only lacks its line break; else the next would be glued on."""
         if not self._path.exists():
             return
-        data = self._path.read_bytes()
-        if data and not data.endswith(b"\n"):
-            with self._path.open("r+b") as file:
-                file.truncate(data.rfind(b"\n") + 1)
+        start, last = 0, b""
+        with self._path.open("r+b") as file:
+            for line in file:
+                start, last = start + len(last), line
+            if not last or last.endswith(b"\n"):
+                return
+            try:
+                json.loads(last)
+            except ValueError:
+                file.truncate(start)
+            else:
+                file.write(b"\n")
 
     def write(self, episode: Episode) -> None:
         self._file.write(episode.line().encode("utf-8", "replace") + b"\n")
@@ -138,15 +154,20 @@ class EpisodeWriter:
 def rewrite_sorted(path: Path, order: dict[str, int]) -> list[Episode]:
     """Keep the last record of each key, in the order (`order` of the task id, attempt); atomic.
 
-    Concurrency decides in which order episodes finish; after this the bytes no longer show it.
+    Concurrency decides in which order episodes finish; after this the bytes no longer show it. The episodes that are
+    returned have no transcript, no events and of the task its id: those of a long run would not fit into memory.
     """
-    latest = {episode.key: episode for episode in read_episodes(path)}
-    episodes = sorted(latest.values(), key=lambda episode: (order.get(episode.key[0], len(order)), *episode.key))
+    latest: dict[tuple[str, int], tuple[Episode, int]] = {}
+    for episode, start in _records(path):
+        slim = {"transcript": (), "events": (), "task": {"id": episode.task["id"]}}
+        latest[episode.key] = episode.model_copy(update=slim), start
+    kept = sorted(latest.values(), key=lambda record: (order.get(record[0].key[0], len(order)), *record[0].key))
     partial = path.with_suffix(".partial")
-    with partial.open("w", encoding="utf-8", newline="\n") as file:
-        for episode in episodes:
-            file.write(episode.line() + "\n")
+    with path.open("rb") as source, partial.open("wb") as file:
+        for _, start in kept:
+            source.seek(start)
+            file.write(source.readline().rstrip(b"\n") + b"\n")
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
-    return episodes
+    return [episode for episode, _ in kept]

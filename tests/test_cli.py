@@ -25,6 +25,7 @@ EVAL = ["eval", "toy", "--policy", "oracle", "--limit", "3"]
         (["eval", "tony", "--policy", "oracle"], "got 'tony'; did you mean 'toy'?"),
         (["eval", "toy", "--policy", "oracel"], "got 'oracel'; did you mean 'oracle'?"),
         (["eval", "toy", "--policy", "replay:"], "got 'replay:'"),
+        (["eval", "toy", "--policy", "replay:none.jsonl"], "got none.jsonl, which is no file"),
         (["eval", "toy"], "expected the option policy"),
         (["eval", "--policy", "oracle"], "expected the option env"),
         ([*EVAL, "--policy", "oracle"], "--policy oracle twice"),
@@ -80,6 +81,12 @@ def test_several_policies_are_compared(tmp_path: Path) -> None:
     assert "silent" in head
     both = agl(*EVAL, "--policy", "silent", "--out", "run", "--resume", "--json", cwd=tmp_path)
     assert [summary["policy"] for summary in json.loads(both.stdout)] == ["oracle", "silent"]
+
+
+def test_a_recorded_run_can_be_replayed(tmp_path: Path) -> None:
+    first = agl("eval", "toy", "--policy", "random", "--limit", "6", "--out", "run", "--json", cwd=tmp_path)
+    again = agl("eval", "toy", "--policy", "replay:run/episodes.jsonl", "--limit", "6", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout)["metrics"] == json.loads(first.stdout)["metrics"]
 
 
 def test_a_config_file_holds_the_options_and_flags_win(tmp_path: Path) -> None:

@@ -87,6 +87,23 @@ def test_a_torn_last_line_is_played_again(tmp_path: Path) -> None:
         assert _keys(tmp_path) == [(f"test-{task:03d}", 0) for task in range(20)]
 
 
+def test_a_line_that_only_lacks_its_break_is_kept(tmp_path: Path) -> None:
+    evaluate("toy", Random(), out=tmp_path)
+    lines = (tmp_path / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "episodes.jsonl").write_bytes(b"".join(lines[:7]).removesuffix(b"\n"))
+    evaluate("toy", Random(), out=tmp_path, resume=True)
+    assert _keys(tmp_path) == [(f"test-{task:03d}", 0) for task in range(20)]
+    assert (tmp_path / "episodes.jsonl").read_bytes().splitlines(keepends=True)[:7] == lines[:7]
+
+
+def test_a_damaged_line_inside_is_named(tmp_path: Path) -> None:
+    evaluate("toy", Random(), out=tmp_path)
+    lines = (tmp_path / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "episodes.jsonl").write_bytes(b"".join([*lines[:3], b"{oops\n", *lines[3:]]))
+    with pytest.raises(UserError, match=r"line 4, got .*remove that line and use --resume"):
+        evaluate("toy", Random(), out=tmp_path, resume=True)
+
+
 def test_a_finished_run_plays_nothing_more(tmp_path: Path) -> None:
     first = evaluate("toy", Random(), out=tmp_path)
     assert evaluate("toy", Random(), out=tmp_path, resume=True) == first
