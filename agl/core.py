@@ -172,6 +172,8 @@ class Env(ABC, Generic[TaskT]):
     """Names in `Score.parts` that tables and summaries show beside `total` and `reward`."""
     random_bound: ClassVar[float] = 0.5
     """The mean `Score.total` of random play stays at or below this."""
+    thinking: bool = True
+    """False where the options of this instance ask for an action without reasoning before it."""
 
     _task: TaskT | None = None
     _over: bool = False
@@ -274,9 +276,13 @@ class Env(ABC, Generic[TaskT]):
     def close(self) -> None:
         """Free what `begin` opened; called once per episode."""
 
+    def legal_actions(self) -> tuple[type[Action], ...]:
+        """What the agent can do under the options of this instance: all of `actions`, or fewer."""
+        return self.actions
+
     def json_schemas(self) -> list[dict[str, Any]]:
-        """The actions as OpenAI-style function schemas."""
-        return json_schemas(self.actions)
+        """The legal actions as OpenAI-style function schemas."""
+        return json_schemas(self.legal_actions())
 
 
 def json_schemas(actions: Sequence[type[Action]]) -> list[dict[str, Any]]:

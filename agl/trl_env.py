@@ -79,7 +79,7 @@ def environment_factory(env_name: str, **options: Any) -> type[_Environment]:
         UserError: unknown name.
     """
     cls = env_class(env_name)
-    members: dict[str, Any] = {action.name(): _tool(action) for action in cls.actions}
+    members: dict[str, Any] = {action.name(): _tool(action) for action in cls(**options).legal_actions()}
     members |= {"_env_type": cls, "_options": options, "__doc__": f"The env {env_name!r} as an environment of TRL."}
     return type(f"{cls.__name__}Tools", (_Environment,), members)
 

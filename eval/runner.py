@@ -108,7 +108,7 @@ def plan(
     env = env_class(env_name)
     options = dict(env_options or {})
     instance = _instance(env, env_name, options)
-    chosen = dialect_for(env, dialect)
+    chosen = dialect_for(instance, dialect)
     tasks = list(env.tasks(data, seed=seed, limit=limit))
     source = data or "its default data"
     if not tasks:

@@ -13,7 +13,7 @@ _DIALECTS = {"tags": "agl.dialects.tags:Tags", "tools": "agl.dialects.tools:Tool
 
 
 def dialect_for(env: Env[Any] | type[Env[Any]], name: str | None = None) -> Dialect:
-    """The dialect `name` over the actions of `env`; None takes the one its paper used.
+    """The dialect `name` over the actions of `env` (of an instance: its legal ones); None takes the one its paper used.
 
     Raises:
         UserError: no such dialect.
@@ -22,7 +22,9 @@ def dialect_for(env: Env[Any] | type[Env[Any]], name: str | None = None) -> Dial
     if chosen not in _DIALECTS:
         raise UserError(f"expected a dialect out of {', '.join(sorted(_DIALECTS))}; got {chosen!r}; choose one of them")
     module, _, cls = _DIALECTS[chosen].partition(":")
-    built: Dialect = getattr(import_module(module), cls)(env.actions)
+    actions = env.legal_actions() if isinstance(env, Env) else env.actions
+    built: Dialect = getattr(import_module(module), cls)(actions)
+    built.thinking = env.thinking
     return built
 
 

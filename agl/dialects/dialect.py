@@ -19,6 +19,8 @@ class Dialect(ABC):
     """Stateless, so one instance serves any number of concurrent episodes of its env."""
 
     name: ClassVar[str]
+    thinking: bool = True
+    """False: the protocol does not invite the policy to think before it acts."""
 
     def __init__(self, actions: Sequence[type[Action]]) -> None:
         self.actions = tuple(actions)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from agl.boxed import has_open_box
-from agl.core import Action, Malformed
+from agl.core import Action, Answer, Malformed
 from agl.dialects.dialect import (
     UNFINISHED_THINK,
     Dialect,
@@ -51,11 +51,15 @@ class Tags(Dialect):
         return tuple(f"</{tag}>" for tag in self._by_tag)
 
     def protocol(self) -> str:
-        lines = ["Think first inside <think>...</think>, then write exactly one of these elements:"]
+        only_answer = self.actions == (Answer,)
+        write = "rite exactly this element:" if only_answer else "rite exactly one of these elements:"
+        lines = [f"Think first inside <think>...</think>, then w{write}" if self.thinking else f"W{write}"]
         for action in self.actions:
             lines.append(
                 f"<{action.tag}>{self._content_hint(action)}</{action.tag}>: {' '.join((action.__doc__ or '').split())}"
             )
+        if only_answer:
+            return "\n".join(lines)
         lines.append(
             f"After an element that asks for something, its output appears between <{RESULT}> and </{RESULT}>; "
             "never write that yourself. You may then think and act again. Text inside <think> is not executed."

@@ -17,6 +17,7 @@ from agl.messages import Injection, Message, Prompt
 
 _TAG = re.compile(r"<(/?)(tool_call|tool_response|think)>")
 _CLOSE = "</tool_call>"
+_MAY_THINK = "\nYou may think first inside <think>...</think>; text inside it is not executed."
 
 
 def call_text(name: str, arguments: str) -> str:
@@ -47,8 +48,8 @@ class Tools(Dialect):
             f"<tools>\n{schemas}\n</tools>\n\n"
             "For each function call, return a json object with function name and arguments within "
             "<tool_call></tool_call> XML tags:\n"
-            '<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>\n'
-            "You may think first inside <think>...</think>; text inside it is not executed."
+            '<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'
+            + (_MAY_THINK if self.thinking else "")
         )
 
     def prompt(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import jinja2
 
@@ -24,13 +25,18 @@ from rewards.compose import Counted, GatedReward, counted_graph
 from rewards.protocol import flaw
 from rewards.structure import Structure, compare
 
+Mode = Literal["tools", "cot", "direct"]
 MAX_RESULT = 6_000
 """Characters of a tool result at most; names are as long as the model makes them."""
 
 
 class GritEnv(Env[GritTask]):
-    """Options: `max_rounds` tool calls, the open points of the reward (`rewards.compose.GatedReward`), and
-    `solver_seconds` after which a call is answered by an error."""
+    """Options: `mode`, `max_rounds` tool calls, the open points of the reward (`rewards.compose.GatedReward`), and
+    `solver_seconds` after which a call is answered by an error.
+
+    Modes, all on the same items: `tools` is GRAIN; the text-only baselines have no tool, write no graph and are scored
+    by the answer alone, `cot` after reasoning in words, `direct` at once.
+    """
 
     name: ClassVar[str] = "grit"
     task_type: ClassVar[type[GritTask]] = GritTask
@@ -42,6 +48,7 @@ class GritEnv(Env[GritTask]):
     def __init__(
         self,
         *,
+        mode: Mode = "tools",
         max_rounds: int = 6,
         rho_err: float = -1.0,
         lambda_inv: float = 1.0,
@@ -51,6 +58,10 @@ class GritEnv(Env[GritTask]):
     ) -> None:
         if max_rounds < 1:
             raise UserError(f"expected max_rounds of at least 1, got {max_rounds}")
+        if mode not in get_args(Mode):
+            raise UserError(f"expected mode to be one of {', '.join(get_args(Mode))}, got {mode!r}")
+        self.mode: Mode = mode
+        self.thinking = mode != "direct"
         self.max_rounds = max_rounds
         self.rule = GatedReward(rho_err, lambda_inv, value_only, counted)
         self.limits = Limits(seconds=solver_seconds)
@@ -78,8 +89,11 @@ class GritEnv(Env[GritTask]):
         """Graphs of four nodes with the same task, form and scheme."""
         return [example(task.task, (task.form, task.scheme), index) for index in range(count)]
 
+    def legal_actions(self) -> tuple[type[Action], ...]:
+        return self.actions if self.mode == "tools" else (Answer,)
+
     def instructions(self) -> str:
-        return _instructions(self.max_rounds)
+        return _instructions(self.mode, self.max_rounds)
 
     def begin(self, task: GritTask) -> Observation:
         self._gold = NamedGraph(
@@ -107,6 +121,8 @@ class GritEnv(Env[GritTask]):
             return Step(observation=Observation(text=""), terminated=True, stop=StopReason.ANSWER)
         if not isinstance(action, Solve):
             raise TypeError(f"{self.name} takes Solve or Answer, got {type(action).__name__}")
+        if self.mode != "tools":
+            return Step(observation=Observation(text="Error (no_tool): there is no tool; answer.", is_error=True))
         if self._calls == self.max_rounds:
             note = Observation(text=f"Error (no_calls_left): all {self.max_rounds} calls are used.", is_error=True)
             return Step(observation=note, truncated=True, stop=StopReason.MAX_TURNS)
@@ -129,16 +145,31 @@ class GritEnv(Env[GritTask]):
         return Observation(text=text, is_error=failed)
 
     def score(self) -> Score:
-        """`total` is GRIT's `acc`, `reward` Eq. 3 of GRAIN."""
+        """`total` is GRIT's `acc`, `reward` Eq. 3 of GRAIN; without a tool, Eq. 3 without its graph."""
         task, rule = self.task, self.rule
         count = None if self._answer is None else len(boxes(self._answer))
         reading = Reading()
         if self._answer is not None and count == 1:
             reading = read_answer(task, self._gold, self._names, self._answer)
-        fault = flaw(self._malformed, calls_succeeded=len(self._graphs), boxes=count, readable=reading.readable)
+        has_tool = self.mode == "tools"
+        fault = flaw(
+            self._malformed,
+            calls_succeeded=len(self._graphs),
+            boxes=count,
+            readable=reading.readable,
+            needs_call=has_tool,
+        )
         structure = counted_graph(self._structures(), rule.counted)
         r_ans = rule.answer_part(reading.right, reading.value_right)
-        reward = rule.total(valid=fault is None, r_ans=r_ans, s_inv=structure.jaccard)
+        reward = rule.total(valid=fault is None, r_ans=r_ans, s_inv=structure.jaccard if has_tool else 0.0)
+        recovery: dict[str, float | None] = {
+            "s_inv": structure.jaccard,
+            "node_f1": structure.node_f1,
+            "edge_f1": structure.edge_f1,
+            "exact": float(structure.exact),
+            "parse": float(bool(self._graphs)),
+        }
+        labels = {"answer": reading.code, "flaw": fault.value if fault else "none"}
         return Score(
             total=float(reading.right),
             reward=reward,
@@ -148,21 +179,13 @@ class GritEnv(Env[GritTask]):
                 "acc_value": float(reading.value_right),
                 "valid": float(fault is None),
                 "r_ans": r_ans,
-                "s_inv": structure.jaccard,
-                "node_f1": structure.node_f1,
-                "edge_f1": structure.edge_f1,
-                "exact": float(structure.exact),
-                "parse": float(bool(self._graphs)),
+                **(recovery if has_tool else dict.fromkeys(recovery)),
                 "rounds": float(self._calls + 1),
                 "tool_calls": float(self._calls),
                 "tool_errors": float(self._errors),
                 "malformed": float(len(self._malformed)),
             },
-            labels={
-                "structure": structure.error_class.value,
-                "answer": reading.code,
-                "flaw": fault.value if fault else "none",
-            },
+            labels={"structure": structure.error_class.value, **labels} if has_tool else labels,
         )
 
     def _structures(self) -> list[Structure]:
@@ -171,8 +194,11 @@ class GritEnv(Env[GritTask]):
         return [compare(graph, self._gold, self._names) for graph in graphs]
 
     def oracle(self) -> Action:
-        """First the true graph with the right parameters, then the answer that the tool gave."""
+        """First the true graph with the right parameters, then the answer that the tool gave; without a tool, at once
+        the answer."""
         task = self.task
+        if self.mode != "tools":
+            return Answer(text=boxed(gold_answer(task)))
         if (told := self._told()) is not None:
             return Answer(text=told)
         if self._calls < self.max_rounds:
@@ -188,10 +214,16 @@ class GritEnv(Env[GritTask]):
         solution = self._solution
         if solution is None or solution.problem_type != self.task.task:
             return None
-        text = boxed(tool_answer(solution))
+        text = boxed({name: _plain(value) for name, value in tool_answer(solution).items()})
         return text if read_answer(self.task, self._gold, self._names, text).right else None
 
     def oracle_thought(self) -> str:
+        if self.mode == "direct":
+            return ""
+        if self.mode == "cot":
+            return (
+                f"I go through the connections one by one and work out the {_TITLES[self.task.task]} question by hand."
+            )
         if self._calls:
             return "The tool has solved it; I copy its result."
         rng = random.Random(f"{self.task.id}/thought")
@@ -208,7 +240,7 @@ class GritEnv(Env[GritTask]):
         """A call on a random graph over the true nodes, or a random answer of the right shape."""
         task = self.task
         nodes = list(task.nodes)
-        if self._calls < self.max_rounds and rng.random() < 0.5:
+        if self.mode == "tools" and self._calls < self.max_rounds and rng.random() < 0.5:
             weight = 10 if task.weighted else 1
             edges = [(u, v, rng.randint(1, weight)) for u, v in pairwise(rng.sample(nodes, len(nodes)))]
             graph = NamedGraph(task.nodes, tuple(edges), weighted=task.weighted)
@@ -245,9 +277,16 @@ _SHOWN = {"bfs": ("start", "order")}
 """Parameters that the prompt explains beside the required ones."""
 
 
+def _plain(value: Any) -> Any:
+    """The decimal of a cost that the tool holds as the fraction "p/q"; all else as it is."""
+    return float(Fraction(value)) if isinstance(value, str) else value
+
+
 @cache
-def _instructions(max_rounds: int) -> str:
+def _instructions(mode: Mode, max_rounds: int) -> str:
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
-    template = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined).get_template("instructions.jinja")
+    prompts = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined)
+    if mode != "tools":
+        return prompts.get_template("instructions_text.jinja").render(mode=mode).strip()
     problems = [(task, PROBLEMS[task], _SHOWN.get(task, PROBLEMS[task].required)) for task in TASKS]
-    return template.render(max_rounds=max_rounds, problems=problems).strip()
+    return prompts.get_template("instructions.jinja").render(max_rounds=max_rounds, problems=problems).strip()
