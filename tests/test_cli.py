@@ -56,6 +56,15 @@ def test_a_wrong_argument_is_one_sentence_and_exit_code_2(tmp_path: Path, argume
     assert not list(tmp_path.iterdir())
 
 
+def test_a_server_that_does_not_answer_is_one_sentence_and_exit_code_1(tmp_path: Path) -> None:
+    policy = "openai:model@http://127.0.0.1:9/v1"
+    done = agl("eval", "toy", "--policy", policy, "--set", "policy_options.retries=0", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "http://127.0.0.1:9/v1" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_run_prints_tables_and_writes_where_it_says(tmp_path: Path) -> None:
     done = agl(*EVAL, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
