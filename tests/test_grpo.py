@@ -300,3 +300,54 @@ async def test_adapter_trains_and_loads(adapter: Run) -> None:
     assert adapter.changed > 0
     assert (adapter.output / "checkpoint-3" / "adapter_config.json").is_file()
     assert (await play(adapter.output / "checkpoint-3", WordEnv.tasks()[0])).is_sample
+
+
+def test_program_trains_saves_and_says_what_it_does(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    from agl.registry import register
+    from train.grpo import main
+
+    register("word", "tests.word_env:WordEnv")
+    output = tmp_path / "out"
+    flags = {
+        "environment": "word",
+        "model_name_or_path": tiny,
+        "num_generations": "4",
+        "per_device_train_batch_size": "4",
+        "max_prompt_tokens": "256",
+        "max_turn_tokens": "8",
+        "max_completion_length": "32",
+        "max_steps": "1",
+        "use_cpu": "true",
+        "bf16": "false",
+        "report_to": "none",
+        "save_strategy": "no",
+        "output_dir": str(output),
+    }
+    main([word for name, value in flags.items() for word in (f"--{name}", value)])
+    said = capsys.readouterr().out
+    assert "1 prompts x 4 = 4 rows, 4 on each of 1 ranks" in " ".join(said.split())
+    assert f"agl eval word --policy hf:{output}" in said
+    auto: Any = AutoModelForCausalLM
+    assert auto.from_pretrained(output).num_parameters() > 0
+    assert len(list((output / "episodes").iterdir())) == 1
+
+
+def test_wrong_flag_ends_the_program_in_one_sentence() -> None:
+    import subprocess
+    import sys
+
+    program = Path(__file__).resolve().parent.parent / "train" / "grpo.py"
+    ended = subprocess.run(
+        [sys.executable, str(program), "--model_name_or_path", "smollm2", "--shotz", "1"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "unknown option 'shotz' given; did you mean 'shots'?" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -106,6 +106,12 @@ def test_wrong_flag_is_one_sentence_with_the_cure() -> None:
         read_arguments(["--config", str(TINY), "--environment_options", "[1]"])
     with pytest.raises(UserError, match="does not exist"):
         read_arguments(["--config", "nowhere.yaml"])
+    with pytest.raises(UserError, match="argument --shots: invalid int value: 'many'; correct it"):
+        read_arguments(["--config", str(TINY), "--shots", "many"])
+    with pytest.raises(UserError, match="--truncated_episodes"):
+        read_arguments(["--config", str(TINY), "--truncated_episodes", "drop"])
+    with pytest.raises(UserError, match="expected options"):
+        read_arguments(["--config", str(TINY), "stray"])
 
 
 def test_ranks_that_wait_longer_than_the_launcher_are_refused() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,3 +140,11 @@ def test_dataset_keeps_each_task_whole() -> None:
     rows = dataset_of(found)
     assert [found.task_type.model_validate_json(row["task"]) for row in rows] == list(found.tasks)
     assert all(row["prompt"] for row in rows)
+
+
+def test_no_program_file_hides_an_installed_module() -> None:
+    """A program launched by its path puts train/ first on sys.path."""
+    folder = Path(__file__).resolve().parent.parent / "train"
+    assert str(folder) not in sys.path
+    names = {file.stem for file in folder.glob("*.py")} - {"__init__"}
+    assert {name for name in names if importlib.util.find_spec(name) is not None} == set()

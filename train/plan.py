@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -225,25 +225,32 @@ def read_arguments(argv: Sequence[str]) -> tuple[EpisodeArguments, Any, Any]:
     from trl.trainer.model_config import ModelConfig
 
     argv = list(argv)
+    flags = argv
     if "--config" in argv:
-        place = argv.index("--config") + 1
-        if place == len(argv):
+        place = argv.index("--config")
+        if place + 1 == len(argv):
             raise UserError("expected a file after --config, got nothing; name a YAML file of configs/train")
-        file = Path(argv[place])
-        check_file(file)
+        check_file(Path(argv[place + 1]))
+        flags = argv[:place] + argv[place + 2 :]
     sections: Any = (EpisodeArguments, GRPOConfig, ModelConfig)
     parser = TrlParser(sections, allow_abbrev=False)
-    try:
-        *filled, unknown = parser.parse_args_and_config(argv, return_remaining_strings=True)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"the options do not fit together: {' '.join(str(error).split())}") from None
+    vars(parser)["error"] = _refuse
+    _, unknown = parser.parse_known_args(flags)
     if unknown:
         check_keys([word[2:].partition("=")[0].replace("-", "_") for word in unknown if word.startswith("--")], "given")
         raise UserError(f"expected options (--name value), got {' '.join(unknown)}; remove it")
+    try:
+        filled = parser.parse_args_and_config(argv)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"the options do not fit together: {' '.join(str(error).split())}") from None
     episode, grpo, model = filled
     if not model.model_name_or_path:
         raise UserError("expected model_name_or_path, got none; set it to smollm2, a folder or a Hub id")
     return episode, grpo, model
+
+
+def _refuse(message: str) -> NoReturn:
+    raise UserError(f"{' '.join(message.split())}; correct it, --help lists every option")
 
 
 def check_file(file: Path) -> dict[str, Any]:
