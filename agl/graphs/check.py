@@ -356,7 +356,7 @@ def _cover_clauses(arcs: _Arcs, most: int) -> list[list[int]]:
 def _centrality(arcs: _Arcs, given: Mapping[str, Any], value: _Value, witness: Any, certificate: Any) -> _Faults:
     measure = given.get("measure", given.get("algorithm"))
     scores = {v: s if isinstance(s, float) else read_exact(s) for v, s in certificate["scores"].items()}
-    if list(scores) != list(arcs.nodes):
+    if scores.keys() != set(arcs.nodes):
         yield "the scores do not belong to the nodes of the graph"
         return
     weighted = bool(given.get("weighted", True)) and arcs.graph.weighted
