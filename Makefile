@@ -25,7 +25,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 demo: install
-	$(BIN)/agl eval grit --policy oracle --policy random --policy silent --policy smollm2 --shots 1 --limit 12
+	$(BIN)/agl eval grit --policy oracle --policy random --policy silent --policy smollm2 --shots 1 --limit 12 --max-tokens 192
 
 test: install
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses 2 --dist worksteal -m 'not vllm'
