@@ -290,6 +290,31 @@ async def test_prompt_is_that_of_evaluation_and_the_checkpoint_plays(run: Run) -
     assert played.logs[0].row().prompt_ids == trained.logs[0].row().prompt_ids
 
 
+def test_planned_prompt_lengths_are_those_of_the_rows(run: Run) -> None:
+    from transformers import AutoTokenizer
+
+    from agl.policies.chat_template import ChatTemplate
+    from train.plan import Setting, prompt_lengths
+
+    setting = Setting(WordEnv, WordEnv.task_type, WordEnv.tasks(), Words(WordEnv.actions), 0)
+    template = ChatTemplate(AutoTokenizer.from_pretrained(run.output / "checkpoint-3"))
+    planned = dict(zip([task.id for task in setting.tasks], prompt_lengths(setting, template), strict=True))
+    for episode in (episode for episodes in run.played for episode in episodes):
+        assert planned[episode.task["id"]] == len(episode.logs[0].row().prompt_ids)
+
+
+def test_a_finished_run_is_not_resumed(run: Run) -> None:
+    from agl.errors import UserError
+    from train.grpo import refuse_finished
+
+    checkpoint = str(run.output / "checkpoint-3")
+    refuse_finished(checkpoint, 4)
+    with pytest.raises(UserError, match="at step 3 of 3; raise max_steps"):
+        refuse_finished(checkpoint, 3)
+    with pytest.raises(UserError, match="expected a checkpoint folder"):
+        refuse_finished(str(run.output), 3)
+
+
 @pytest.fixture(scope="module")
 def adapter(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(tiny, tmp_path_factory.mktemp("lora"), lora=True)

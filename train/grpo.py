@@ -15,8 +15,10 @@ Deviations from GRAIN:
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import sys
+from pathlib import Path
 
 from agl.errors import AglError, UserError
 
@@ -50,6 +52,8 @@ def main(argv: list[str]) -> None:
         print_plan(plan.lines())
         print("The loss is no sign of progress: it is near 0 by construction. Watch score, reward and parts/*.")
 
+    refuse_finished(grpo.resume_from_checkpoint, plan.total_steps)
+
     # 3. The trainer; weights load here.
     from trl.trainer.utils import get_peft_config, get_quantization_config
 
@@ -76,6 +80,25 @@ def main(argv: list[str]) -> None:
     trainer.save_model(grpo.output_dir)
     if grpo.process_index == 0:
         print(f"saved to {grpo.output_dir}; evaluate: agl eval {episodes.environment} --policy hf:{grpo.output_dir}")
+
+
+def refuse_finished(checkpoint: str | None, total_steps: int) -> None:
+    """Refuse to resume a run that has no step left; the trainer would end at once and look successful.
+
+    Raises:
+        UserError: nothing is left, or there is no checkpoint.
+    """
+    if checkpoint is None:
+        return
+    state = Path(checkpoint, "trainer_state.json")
+    if not state.is_file():
+        raise UserError(f"expected a checkpoint folder, got {checkpoint}, which has no trainer_state.json")
+    done = json.loads(state.read_text(encoding="utf-8"))["global_step"]
+    if done >= total_steps:
+        raise UserError(
+            f"expected steps left to train, got a checkpoint at step {done} of {total_steps}; "
+            "raise max_steps or num_train_epochs"
+        )
 
 
 def is_zero3(grpo: object) -> bool:

@@ -23,7 +23,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from agl.core import OutcomeKind, StopReason
 from agl.errors import InfraError, UserError
 from agl.messages import Prompt
-from agl.policies.hf import HfPolicy, context_length
+from agl.policies.hf import HfPolicy, Prefix, context_length
 from agl.policies.policy import Play, Sampling
 from agl.policies.token_dialogue import LocalEncoder, TokenDialogue
 from agl.rollout import Job, Limits, derived_seed, rollouts
@@ -45,6 +45,8 @@ class TrainerPolicy(HfPolicy):
     ) -> None:  # fmt: skip
         super().__init__((model, tokenizer), sampling, max_batch=max_batch, chat_template=chat_template)
         self.name = "in-training"
+        # The weights stand still as long as this policy lives: one generation.
+        self._prefix = Prefix()
         self.response_tokens = response_tokens
 
     def open(self, prompt: Prompt, *, seed: int, play: Play) -> TokenDialogue:
