@@ -59,6 +59,10 @@ def evaluate(
         ),
     ] = None,
     data: Annotated[str | None, typer.Option(metavar="NAME|FILE|DIR", help="Split, file or folder of tasks.")] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="Format of the --data file where an env reads several: greal, nlgraph, ..."),
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="Most tasks.")] = None,
     attempts: Annotated[int | None, typer.Option(help="Episodes per task. Default: 1.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of generated tasks and of sampling. Default: 0.")] = None,
@@ -83,10 +87,12 @@ def evaluate(
 
     Example: agl eval grit --policy oracle --policy random --data test --json
     """
+    if format_ is not None and data is None:
+        raise UserError(f"expected --data FILE with --format {format_}, got none; name the file")
     flags = {
         "env": env,
         "policy": policy or None,
-        "data": data,
+        "data": data if format_ is None else f"{format_}:{data}",
         "limit": limit,
         "attempts": attempts,
         "seed": seed,

@@ -1,18 +1,25 @@
-"""Reading and judging the boxed answer of a GRIT item: any optimal witness is right, never string equality."""
+"""Reading and judging the boxed answer of a GRIT item: any optimal witness is right, never string equality.
+
+Items of other benchmarks are read and judged by `envs.grit.external.judge`.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from agl.boxed import boxes
 from agl.graphs.named import NamedGraph
 from agl.graphs.naming import NameTable, NamingError
 from agl.graphs.solve import Solution
 from agl.graphs.solve.solution import jsonable
 from agl.json_text import dumps
-from envs.grit.items import GritTask
+from envs.grit.build import parameters
+from envs.grit.external import judge
+from envs.grit.items import TASKS, GritTask
 from rewards.answers import AnswerError, boxed_json
 from rewards.verify import Verdict, verify
 
@@ -41,6 +48,8 @@ class Reading:
 
 def read_answer(task: GritTask, gold: NamedGraph, names: NameTable, text: str) -> Reading:
     """Judge the boxed value in `text` against the stored optimum of `task`; `gold` is its graph in primary names."""
+    if task.checker is not None:
+        return _external(judge.judge(task, task.checker, gold, names, text), task)
     try:
         value = boxed_json(text)
     except AnswerError as error:
@@ -59,8 +68,68 @@ def read_answer(task: GritTask, gold: NamedGraph, names: NameTable, text: str) -
     return _judge(task, gold, named, value_right)
 
 
-def gold_answer(task: GritTask) -> dict[str, Any]:
-    """The right answer in primary names, in the shape that the question asks for."""
+def _external(judged: judge.Judged, task: GritTask) -> Reading:
+    parts: dict[str, float | None] = {}
+    if task.checker is not None and task.checker.needs != "value":
+        parts = {"feasible": float(judged.feasible), "hallucinated": float(judged.readable and not judged.feasible)}
+    return Reading(judged.readable, judged.right, judged.value_right, judged.code, parts)
+
+
+def count_answers(task: GritTask, text: str) -> int:
+    """How many values `text` submits: its boxes, or for other benchmarks 1 for an answer in their own form."""
+    return len(boxes(text)) if task.checker is None else judge.count_answers(task.checker, text)
+
+
+def tool_call(task: GritTask) -> tuple[str, dict[str, Any]] | None:
+    """Problem type and parameters of the call that helps most; None where no solver of the tool does.
+
+    In items of other benchmarks the result need not be the answer itself: components settle a connection, the
+    complement of a vertex cover is an independent set.
+    """
+    if task.checker is None:
+        return task.task, parameters(task.task, task.query, task.nodes)
+    tool = judge.PROBLEMS[task.task].tool
+    start, end = (None if index is None else task.nodes[index] for index in (task.query.start, task.query.end))
+    if task.gold.value == "no" and tool in ("shortest_path", "topological_order"):
+        tool = "components"
+    if tool == "components":
+        strong = task.directed and task.task not in ("connectivity", "shortest_path")
+        return tool, {"kind": "strong"} if strong else {}
+    if tool == "shortest_path":
+        return tool, {"start": start, "end": end if end is not None else task.nodes[task.gold.witness[0]]}
+    if tool == "max_flow":
+        return tool, {"source": start, "target": end}
+    extra: dict[str, dict[str, Any]] = {
+        "bfs": {"start": start},
+        "centrality": {"measure": task.query.measure or "degree"},
+    }
+    return None if tool is None else (tool, extra.get(tool, {}))
+
+
+def tool_hint(task: GritTask) -> str:
+    """How to call the tool for an item of another benchmark whose problem the general instructions do not list."""
+    call = tool_call(task)
+    if call is None or call[0] in TASKS:
+        return ""
+    given = f" with parameters {dumps(call[1])}" if call[1] else ""
+    return f"\n\nThe graph tool also takes problem_type {call[0]}{given}."
+
+
+def random_answer(task: GritTask, rng: random.Random) -> Any:
+    """A random answer of the right shape to an item of another benchmark.
+
+    Raises:
+        ValueError: an item of GRIT itself.
+    """
+    if task.checker is None:
+        raise ValueError("expected an item of another benchmark")
+    return judge.guess(task, task.checker, rng)
+
+
+def gold_answer(task: GritTask) -> Any:
+    """The right answer in primary names, in the shape that the question asks for; an object in items of GRIT itself."""
+    if task.checker is not None:
+        return judge.right(task, task.checker)
     if task.task == "coloring":
         return {"colors": task.gold.value, "assignment": dict(zip(task.nodes, task.gold.witness, strict=True))}
     return _shaped(task.task, task.gold.value, [task.nodes[index] for index in task.gold.witness])
@@ -76,9 +145,9 @@ def _shaped(task: str, value: int | float | str | None, witness: Any) -> dict[st
     return {name: kinds[kind] for name, kind in _SHAPES[task].items()}
 
 
-def boxed(value: Mapping[str, Any]) -> str:
-    """The answer as the question asks for it."""
-    return f"\\boxed{{{dumps(value)}}}"
+def boxed(value: Any) -> str:
+    """The answer as the question asks for it: JSON in a box, yes and no as plain words."""
+    return f"\\boxed{{{value if value in ('yes', 'no') else dumps(value)}}}"
 
 
 def _fits(value: Any, kind: str) -> bool:

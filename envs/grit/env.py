@@ -12,15 +12,25 @@ from typing import Any, ClassVar, Literal, get_args
 
 import jinja2
 
-from agl.boxed import boxes
 from agl.core import Action, Answer, Env, Malformed, Observation, Score, Step, StopReason
 from agl.errors import DataError, UserError
 from agl.graphs.named import GraphError, NamedGraph, read_graph
 from agl.graphs.solve import PROBLEMS, Limits, Solution, SolveError, solve
 from envs.grit.actions import Solve
-from envs.grit.answers import Reading, boxed, gold_answer, read_answer, tool_answer
-from envs.grit.build import SPLITS, Generated, Recipe, example, parameters
-from envs.grit.items import TASKS, GritTask, read, surfaces
+from envs.grit.answers import (
+    Reading,
+    boxed,
+    count_answers,
+    gold_answer,
+    random_answer,
+    read_answer,
+    tool_answer,
+    tool_call,
+    tool_hint,
+)
+from envs.grit.build import SPLITS, Generated, Recipe, example
+from envs.grit.external.formats import load
+from envs.grit.items import TASKS, GritTask, surfaces
 from rewards.compose import Counted, GatedReward, counted_graph
 from rewards.protocol import flaw
 from rewards.structure import Structure, compare
@@ -68,16 +78,19 @@ class GritEnv(Env[GritTask]):
 
     @classmethod
     def tasks(cls, source: str | None = None, *, seed: int = 0, limit: int | None = None) -> Sequence[GritTask]:
-        """Items of a generated split (`mini` by default), or of a JSONL file of items."""
+        """Items of a generated split (`mini` by default), or of a file: of GRIT, or of another benchmark, whose format
+        is detected or named (`greal:FILE`; see `envs.grit.external.formats`)."""
         source = source or "mini"
         if source in SPLITS:
             return Generated(source, Recipe(seed=seed), limit)
-        if not Path(source).is_file():
-            raise DataError(f"expected a GRIT split ({', '.join(SPLITS)}) or a JSONL file of items, got {source!r}")
-        return tuple(read(Path(source), limit))
+        if ":" not in source and not Path(source).is_file():
+            raise DataError(f"expected a GRIT split ({', '.join(SPLITS)}) or a file of items, got {source!r}")
+        return load(source, limit)
 
     @classmethod
     def facets(cls, task: GritTask) -> dict[str, str]:
+        if task.checker is not None:
+            return {"task": task.task, "benchmark": task.checker.benchmark}
         return {"task": task.task, "form": task.form, "scheme": task.scheme}
 
     @classmethod
@@ -86,7 +99,9 @@ class GritEnv(Env[GritTask]):
 
     @classmethod
     def worked_examples(cls, task: GritTask, count: int) -> Sequence[GritTask]:
-        """Graphs of four nodes with the same task, form and scheme."""
+        """Graphs of four nodes with the same task, form and scheme; none for items of other benchmarks."""
+        if task.checker is not None:
+            return ()
         return [example(task.task, (task.form, task.scheme), index) for index in range(count)]
 
     def legal_actions(self) -> tuple[type[Action], ...]:
@@ -105,7 +120,8 @@ class GritEnv(Env[GritTask]):
         self._calls = self._errors = self._streak = 0
         self._malformed: list[str] = []
         self._answer: str | None = None
-        return Observation(text=task.question)
+        hint = tool_hint(task) if self.mode == "tools" else ""
+        return Observation(text=task.question + hint)
 
     def act(self, action: Action | Malformed) -> Step:
         if isinstance(action, Malformed):
@@ -147,7 +163,7 @@ class GritEnv(Env[GritTask]):
     def score(self) -> Score:
         """`total` is GRIT's `acc`, `reward` Eq. 3 of GRAIN; without a tool, Eq. 3 without its graph."""
         task, rule = self.task, self.rule
-        count = None if self._answer is None else len(boxes(self._answer))
+        count = None if self._answer is None else count_answers(task, self._answer)
         reading = Reading()
         if self._answer is not None and count == 1:
             reading = read_answer(task, self._gold, self._names, self._answer)
@@ -157,7 +173,7 @@ class GritEnv(Env[GritTask]):
             calls_succeeded=len(self._graphs),
             boxes=count,
             readable=reading.readable,
-            needs_call=has_tool,
+            needs_call=has_tool and tool_call(task) is not None,
         )
         structure = counted_graph(self._structures(), rule.counted)
         r_ans = rule.answer_part(reading.right, reading.value_right)
@@ -201,17 +217,15 @@ class GritEnv(Env[GritTask]):
             return Answer(text=boxed(gold_answer(task)))
         if (told := self._told()) is not None:
             return Answer(text=told)
-        if self._calls < self.max_rounds:
-            return Solve(
-                problem_type=task.task,
-                graph=self._gold.to_json(),
-                parameters=parameters(task.task, task.query, task.nodes),
-            )
+        if (call := tool_call(task)) is not None and self._calls < self.max_rounds:
+            return Solve(problem_type=call[0], graph=self._gold.to_json(), parameters=call[1])
         return Answer(text=boxed(gold_answer(task)))
 
     def _told(self) -> str | None:
         """The answer of the last successful call, if it answers the question."""
         solution = self._solution
+        if self.task.checker is not None:
+            return boxed(gold_answer(self.task)) if self._graphs else None
         if solution is None or solution.problem_type != self.task.task:
             return None
         text = boxed({name: _plain(value) for name, value in tool_answer(solution).items()})
@@ -220,6 +234,8 @@ class GritEnv(Env[GritTask]):
     def oracle_thought(self) -> str:
         if self.mode == "direct":
             return ""
+        if self.task.checker is not None:
+            return "I go through the connections in the question one by one."
         if self.mode == "cot":
             return (
                 f"I go through the connections one by one and work out the {_TITLES[self.task.task]} question by hand."
@@ -240,15 +256,14 @@ class GritEnv(Env[GritTask]):
         """A call on a random graph over the true nodes, or a random answer of the right shape."""
         task = self.task
         nodes = list(task.nodes)
-        if self.mode == "tools" and self._calls < self.max_rounds and rng.random() < 0.5:
+        call = tool_call(task) if self.mode == "tools" else None
+        if call is not None and self._calls < self.max_rounds and rng.random() < 0.5:
             weight = 10 if task.weighted else 1
             edges = [(u, v, rng.randint(1, weight)) for u, v in pairwise(rng.sample(nodes, len(nodes)))]
-            graph = NamedGraph(task.nodes, tuple(edges), weighted=task.weighted)
-            return Solve(
-                problem_type=task.task,
-                graph=graph.to_json(),
-                parameters=parameters(task.task, task.query, nodes),
-            )
+            graph = NamedGraph(task.nodes, tuple(edges), task.directed, task.weighted)
+            return Solve(problem_type=call[0], graph=graph.to_json(), parameters=call[1])
+        if task.checker is not None:
+            return Answer(text=boxed(random_answer(task, rng)))
         picked = rng.sample(nodes, rng.randint(1, len(nodes)))
         shuffled = rng.sample(nodes, len(nodes))
         number = rng.randint(1, 10 * len(nodes))

@@ -1,4 +1,8 @@
-"""The GRIT item: one question about one graph, the truth included. Files hold one item a line."""
+"""The GRIT item: one question about one graph, the truth included. Files hold one item a line.
+
+Items of other benchmarks (`envs.grit.external`) have the same type. They carry a `checker`, which says how their
+answers are read and judged, and what the benchmark published as the answer.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,41 @@ from agl.errors import DataError
 from agl.graphs.naming import NameTable, fold
 from agl.json_text import JsonError, dumps, loads
 
-TaskName = Literal["shortest_path", "bfs", "tsp", "coloring", "vertex_cover", "centrality"]
-Form = Literal["standard", "realistic"]
-Scheme = Literal["canonical", "random_id", "semantic", "mixed"]
+TaskName = Literal[
+    "shortest_path",
+    "bfs",
+    "tsp",
+    "coloring",
+    "vertex_cover",
+    "centrality",
+    "connectivity",
+    "cycle",
+    "edge_exists",
+    "topological_order",
+    "hamilton_path",
+    "max_flow",
+    "matching",
+    "mst",
+    "diameter",
+    "triangles",
+    "components",
+    "component",
+    "node_count",
+    "edge_count",
+    "degree",
+    "neighbors",
+    "common_neighbors",
+    "clique",
+    "independent_set",
+    "nearest",
+    "jaccard",
+    "clustering",
+]
+Form = Literal["standard", "realistic", "published"]
+Scheme = Literal["canonical", "random_id", "semantic", "mixed", "published"]
 
 TASKS: tuple[TaskName, ...] = ("shortest_path", "bfs", "tsp", "coloring", "vertex_cover", "centrality")
+"""The tasks of GRIT itself; the other names belong to items of other benchmarks."""
 FORMS: tuple[Form, ...] = ("standard", "realistic")
 SCHEMES: tuple[Scheme, ...] = ("canonical", "random_id", "semantic", "mixed")
 MEASURES = ("degree", "closeness", "betweenness")
@@ -31,6 +65,7 @@ class Query(Frozen):
     start: int | None = None
     end: int | None = None
     measure: Literal["degree", "closeness", "betweenness"] | None = None
+    candidates: tuple[int, ...] | None = None
 
 
 class Gold(Frozen):
@@ -38,14 +73,41 @@ class Gold(Frozen):
 
     `value`: cost, number of colours, size of the cover, or the highest centrality (an exact fraction as text); None for
     BFS. `witness`: path, tour, colour per node, cover, visit order, or the set of all top nodes.
+
+    In items of other benchmarks `value` may also be `yes` or `no`, `no` for an object that does not exist as well, and
+    the witness of `matching` and `mst` is the ends of its edges, one edge after the other.
     """
 
     value: int | float | str | None
     witness: tuple[int, ...]
 
 
+class Checker(Frozen):
+    r"""How the answer to an item of another benchmark is read and judged. `\boxed{}` is always read.
+
+    `form` is the form that the benchmark itself asks for: none (`boxed`), `<<<...>>>` (`angle3`), the last feasible
+    `[...]` (`bracket`), or plain text (`text`). `needs`: a number or yes/no alone (`value`), an object (`witness`), or
+    the object and its number (`both`). `tolerance` is the relative error that a value may have.
+    """
+
+    benchmark: str
+    form: Literal["boxed", "angle3", "bracket", "text"]
+    needs: Literal["value", "witness", "both"]
+    tolerance: float = Field(default=0.0, ge=0.0)
+
+
+class Published(Frozen):
+    """What the benchmark published beside the question. `answer_agrees`: it is right by our own exact solution;
+    `graph_agrees`: a graph stored beside the text is the graph of the text. None where nothing was published."""
+
+    answer: str | None = None
+    answer_agrees: bool | None = None
+    graph_agrees: bool | None = None
+
+
 class GritTask(Task):
-    """One question. Edges are (u, v, w) in indices with u < v; `nodes` holds the primary names in index order."""
+    """One question. Edges are (u, v, w) in indices, u < v where undirected; `nodes` holds the primary names in index
+    order. `checker` and `published` are None in items of GRIT itself."""
 
     env: str = "grit"
     split: str
@@ -67,6 +129,8 @@ class GritTask(Task):
     gold: Gold
     certificate: dict[str, Any] = Field(default_factory=dict)
     generator_version: int = GENERATOR_VERSION
+    checker: Checker | None = None
+    published: Published | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> GritTask:
@@ -77,18 +141,40 @@ class GritTask(Task):
         used = [*self.gold.witness] if self.task != "coloring" else []
         used += [index for index in (self.query.start, self.query.end) if index is not None]
         used += [*self.aliases.values(), *(end for u, v, _ in self.edges for end in (u, v))]
+        used += self.query.candidates or ()
         if used and not 0 <= min(used) <= max(used) < self.n:
             raise ValueError(f"an index lies outside 0..{self.n - 1}")
-        needed = {"shortest_path": ("start", "end"), "bfs": ("start",), "centrality": ("measure",)}
-        for name in needed.get(self.task, ()):
+        for name in _NEEDED.get(self.task, ()):
             if getattr(self.query, name) is None:
                 raise ValueError(f"a {self.task} item needs query.{name}")
+        if self.checker is None and self.task not in TASKS:
+            raise ValueError(f"a {self.task} item needs a checker")
         return self
+
+
+_NEEDED = {
+    "shortest_path": ("start", "end"),
+    "bfs": ("start",),
+    "centrality": ("measure",),
+    "connectivity": ("start", "end"),
+    "edge_exists": ("start", "end"),
+    "max_flow": ("start", "end"),
+    "component": ("start",),
+    "degree": ("start",),
+    "neighbors": ("start",),
+    "common_neighbors": ("start", "end"),
+    "nearest": ("start", "candidates"),
+    "jaccard": ("start", "end"),
+    "clustering": ("start",),
+}
 
 
 def line(item: GritTask) -> str:
     """The item as one line of a GRIT file, without the line break."""
-    return dumps(item.model_dump(mode="json", exclude={"env"}))
+    hidden: dict[str, Any] = {"env": True}
+    if item.checker is None:
+        hidden |= {"checker": True, "published": True, "query": {"candidates"}}
+    return dumps(item.model_dump(mode="json", exclude=hidden))
 
 
 def write(items: Iterable[GritTask], path: Path) -> None:
