@@ -20,7 +20,7 @@ from agl.errors import DataError
 from agl.graphs.named import GraphError, NamedGraph, Weight, read_graph, read_weight
 from agl.graphs.naming import NamingError, collisions, node_id
 from agl.json_text import JsonError, loads
-from envs.grit.items import GritTask, Query, TaskName
+from envs.grit.items import TASKS, GritTask, Query, TaskName
 
 FORMATS = {
     ".jsonl": "one graph a line: a GRIT item, node-link JSON or an adjacency object",
@@ -226,7 +226,8 @@ def _item(value: dict[str, Any], where: str) -> UserGraph:
         found.node(node, where)
     for u, v, weight in item.edges:
         found.edge(item.nodes[u], item.nodes[v], weight if item.weighted else None, where)
-    return replace(found.graph(item.graph_id), asked=(item.task, item.query))
+    graph = found.graph(item.graph_id)
+    return replace(graph, asked=(item.task, item.query)) if item.task in TASKS else graph
 
 
 _DIRECTED = "the graph is directed; GRIT questions are about undirected graphs, so merge its directions first"
