@@ -17,7 +17,7 @@ from pydantic import Field
 from agl.config import load_config
 from agl.core import Frozen
 from agl.errors import InfraError, UserError
-from agl.policies.build import SPECS, build_policy
+from agl.policies.build import SPECS, build_policy, inner_spec
 from agl.policies.policy import Policy, Sampling
 from agl.rollout import Limits
 from agl.run_folder import RunFolder, folder_name
@@ -145,8 +145,9 @@ def _check_policies(specs: Sequence[str]) -> None:
     if not specs:
         raise UserError("expected at least one --policy, got none; try --policy oracle")
     for spec in specs:
-        kind, colon, rest = spec.partition(":")
-        if not any(known == spec or (rest and known.startswith(kind + colon)) for known in SPECS):
+        nested = inner_spec(spec)
+        kind, colon, rest = (nested[1] if nested else spec).partition(":")
+        if not any(known == kind + colon + rest or (rest and known.startswith(kind + colon)) for known in SPECS):
             near = get_close_matches(spec, SPECS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(SPECS)}"
             raise UserError(f"expected a policy, got {spec!r}; {hint}")

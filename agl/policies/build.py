@@ -9,6 +9,7 @@ from typing import Any
 
 from agl.errors import UserError
 from agl.policies.policy import Policy, Sampling
+from agl.registry import guarded_import
 
 SPECS = (
     "oracle",
@@ -19,7 +20,17 @@ SPECS = (
     "hf:NAME|DIR",
     "vllm:NAME|DIR",
     "openai:MODEL@http://HOST:PORT/v1",
+    "magts(POLICY)",
 )
+
+TEAMS = {"magts": "envs.grit.magts:team"}
+"""Teams of agents over one policy: name -> "module:function" from the policy to the team."""
+
+
+def inner_spec(spec: str) -> tuple[str, str] | None:
+    """Team and policy of a spec such as `magts(smollm2)`; None for any other spec."""
+    team, bracket, inner = spec.removesuffix(")").partition("(")
+    return (team, inner) if team in TEAMS and bracket and spec.endswith(")") else None
 
 
 def build_policy(spec: str, sampling: Sampling, **options: Any) -> Policy:
@@ -28,6 +39,10 @@ def build_policy(spec: str, sampling: Sampling, **options: Any) -> Policy:
     Raises:
         UserError: an unknown policy or option, or a model that cannot be loaded.
     """
+    if (nested := inner_spec(spec)) is not None:
+        module, _, function = TEAMS[nested[0]].partition(":")
+        team: Policy = getattr(guarded_import(module), function)(build_policy(nested[1], sampling, **options))
+        return team
     kind, _, rest = spec.partition(":")
     if kind in ("oracle", "random", "silent") and not rest:
         from agl.policies.scripted import Oracle, Random, Silent
