@@ -411,7 +411,7 @@ def datasheet(manifest: Mapping[str, Any]) -> str:
         "answer), `generator_version`.",
         "",
         f"In Parquet, {', '.join(f'`{name}`' for name in NESTED)} are JSON text (`json.loads`); in JSONL they are "
-        "plain JSON.",
+        "plain JSON, which `datasets` reads from version 4.7 on.",
         "",
         "## How to read it",
         "",
