@@ -48,18 +48,21 @@ def draw(
     domain: str,
     asked: Sequence[int] = (),
     ood: bool = False,
+    unicode: bool = False,
 ) -> Names:
-    """Names for `n` nodes; `kind` is the word written before bare numbers (`Router 6121`), `domain` a name pool.
+    """Names for `n` nodes; `kind` is the word written before bare numbers (`Router 6121`), `domain` a name pool, which
+    has to be one of the same variant (`ood` or not).
 
-    Under `mixed` the nodes in `asked` are among those with aliases.
+    Under `mixed` the nodes in `asked` are among those with aliases. `unicode` writes some semantic names with a
+    typographic apostrophe (`Orvane\u2019s Terrace`); they fold to the straight one.
     """
     if scheme == "canonical":
         return Names(_canonical(n, rng, ood))
     if scheme == "random_id":
         return Names(_random_ids(n, rng, kind, ood))
     if scheme == "semantic":
-        return Names(_semantic(n, rng, domain, ood))
-    return _mixed(n, rng, kind, domain, asked, ood)
+        return Names(_semantic(n, rng, pools()[domain], unicode))
+    return _mixed(n, rng, kind, pools()[domain], asked, ood)
 
 
 def _canonical(n: int, rng: random.Random, ood: bool) -> tuple[str, ...]:
@@ -89,27 +92,21 @@ def _random_ids(n: int, rng: random.Random, kind: str, ood: bool) -> tuple[str, 
     return tuple(names)
 
 
-def _semantic(n: int, rng: random.Random, domain: str, ood: bool) -> tuple[str, ...]:
-    pool = pools()[domain]
+def _semantic(n: int, rng: random.Random, pool: Pool, unicode: bool) -> tuple[str, ...]:
     chosen = _Distinct()
     while len(chosen.forms) < n:
-        chosen.add(_domain_name(rng, pool, ood))
+        name = pool.name(rng)
+        if unicode and rng.random() < 0.25:
+            name = name.replace(" ", "\u2019s ")
+        chosen.add(name)
     return tuple(chosen.forms)
-
-
-def _domain_name(rng: random.Random, pool: dict[str, tuple[str, ...]], ood: bool) -> str:
-    if not ood:
-        return f"{rng.choice(pool['first'])} {rng.choice(pool['second'])}"
-    word = rng.choice(pool["ood_first"])
-    return word if rng.random() < 0.5 else f"{rng.choice(pool['ood_second'])} {word}"
 
 
 _SYMBOLS = "_#~@"
 _OOD_SYMBOLS = "=%+^"
 
 
-def _mixed(n: int, rng: random.Random, kind: str, domain: str, asked: Sequence[int], ood: bool) -> Names:
-    pool = pools()[domain]
+def _mixed(n: int, rng: random.Random, kind: str, pool: Pool, asked: Sequence[int], ood: bool) -> Names:
     chosen = _Distinct()
     while len(chosen.forms) < n:
         chosen.add(_odd_name(rng, pool, ood))
@@ -125,7 +122,7 @@ def _mixed(n: int, rng: random.Random, kind: str, domain: str, asked: Sequence[i
     return Names(primary, aliases)
 
 
-def _odd_name(rng: random.Random, pool: dict[str, tuple[str, ...]], ood: bool) -> str:
+def _odd_name(rng: random.Random, pool: Pool, ood: bool) -> str:
     symbols = _OOD_SYMBOLS if ood else _SYMBOLS
     form = rng.randrange(5)
     if form == 0:
@@ -137,13 +134,14 @@ def _odd_name(rng: random.Random, pool: dict[str, tuple[str, ...]], ood: bool) -
         letters = _letters(rng, 2)
         return f"{letters}{rng.randint(10, 99)}" if ood else f"{letters}-loc-{rng.randint(1, 99)}"
     if form == 3:
-        return _typo(rng, _domain_name(rng, pool, ood))
+        return _typo(rng, pool.name(rng))
     return str(rng.randint(100_000, 999_999) if ood else rng.randint(100, 9_999))
 
 
 def _typo(rng: random.Random, name: str) -> str:
-    """One letter dropped, doubled or swapped with the next, never the first or last of the name."""
-    place = rng.choice([i for i in range(1, len(name) - 2) if name[i].isalpha() and name[i + 1].isalpha()])
+    """One inner letter of a word dropped, doubled, or swapped with the next one."""
+    inner = [i for i in range(1, len(name) - 1) if name[i - 1 : i + 2].isalpha() and name[i] != name[i + 1]]
+    place = rng.choice(inner)
     kind = rng.randrange(3)
     if kind == 0:
         return name[:place] + name[place + 1 :]
@@ -169,19 +167,31 @@ def _hex(rng: random.Random, digits: int) -> str:
 
 
 class _Distinct:
-    """Names in order of arrival; `add` refuses one that could be mistaken for an earlier one."""
+    """Names in order of arrival; `add` refuses one that is `confusable` with an earlier one."""
 
     def __init__(self) -> None:
         self.forms: dict[str, None] = {}
-        self._folded: list[str] = []
+        self._folded: set[str] = set()
+        self._within: set[str] = set()
 
     def add(self, name: str) -> bool:
         folded = fold(name)
-        if any(confusable(folded, other) for other in self._folded):
+        within = _within(folded)
+        if folded in self._within or not self._folded.isdisjoint(within):
             return False
         self.forms[name] = None
-        self._folded.append(folded)
+        self._folded.add(folded)
+        self._within |= within
         return True
+
+
+def _within(name: str) -> set[str]:
+    """Everything that is `confusable` with `name` and not longer: its prefixes and the whole words in it."""
+    found = {name[:end] for end in range(1, len(name) + 1)}
+    starts = [i for i in range(1, len(name)) if not _in_word(name[i - 1])]
+    ends = [j for j in range(1, len(name) + 1) if j == len(name) or not _in_word(name[j])]
+    found.update(name[i:j] for i in starts for j in ends if i < j)
+    return found
 
 
 def confusable(a: str, b: str) -> bool:
@@ -200,9 +210,27 @@ def _in_word(letter: str) -> bool:
     return letter.isalnum() or letter == "_"
 
 
+@dataclass(frozen=True)
+class Pool:
+    """Words for the names of one domain: `first second` in domain, `word` or `before word` out of distribution."""
+
+    ood: bool
+    first: tuple[str, ...] = ()
+    second: tuple[str, ...] = ()
+    word: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+
+    def name(self, rng: random.Random) -> str:
+        """One name; two draws may be equal."""
+        if not self.ood:
+            return f"{rng.choice(self.first)} {rng.choice(self.second)}"
+        word = rng.choice(self.word)
+        return word if rng.random() < 0.5 else f"{rng.choice(self.before)} {word}"
+
+
 @cache
-def pools() -> dict[str, dict[str, tuple[str, ...]]]:
-    """Domain -> the word lists `first`, `second`, `ood_first`, `ood_second`.
+def pools() -> dict[str, Pool]:
+    """The pools that come with AGL, by domain.
 
     Raises:
         DataError: names.yaml breaks a rule; the message names the list and the rule.
@@ -210,22 +238,38 @@ def pools() -> dict[str, dict[str, tuple[str, ...]]]:
     return read_pools(POOLS)
 
 
-def read_pools(path: Path) -> dict[str, dict[str, tuple[str, ...]]]:
+_PARTS = {"in_domain": ("first", "second"), "ood": ("word", "before")}
+
+
+def read_pools(path: Path) -> dict[str, Pool]:
     """Read and check a file of name pools.
 
     Raises:
         DataError: see `pools`.
     """
-    raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    found: dict[str, dict[str, tuple[str, ...]]] = {}
-    for domain, lists in raw.items():
-        wanted = {"first", "second", "ood_first", "ood_second"}
-        if not isinstance(lists, dict) or set(lists) != wanted:
-            raise DataError(f"{path.name}: domain {domain!r} must have exactly the lists {sorted(wanted)}")
-        found[domain] = {key: _words(path, f"{domain}.{key}", value) for key, value in lists.items()}
-        seen = set(found[domain]["first"]) & set(found[domain]["ood_first"])
-        if seen:
-            raise DataError(f"{path.name}: {domain}: {sorted(seen)[0]!r} stands in first and ood_first; remove one")
+    try:
+        raw: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise DataError(f"cannot read the name pools {path}: {' '.join(str(error).split())}") from None
+    if not isinstance(raw, dict) or set(raw) != set(_PARTS) or not all(isinstance(part, dict) for part in raw.values()):
+        raise DataError(f"{path.name}: expected the two parts in_domain and ood, each a map of domains")
+    found: dict[str, Pool] = {}
+    known: dict[str, str] = {}
+    for part, wanted in _PARTS.items():
+        heard: dict[str, str] = {}
+        for domain, lists in raw[part].items():
+            if domain in found:
+                raise DataError(f"{path.name}: the domain {domain!r} stands in in_domain and in ood; rename one")
+            if not isinstance(lists, dict) or set(lists) != set(wanted):
+                raise DataError(f"{path.name}: {part}.{domain} must have exactly the lists {' and '.join(wanted)}")
+            words = {key: _words(path, f"{part}.{domain}.{key}", lists[key]) for key in wanted}
+            for key, listed in words.items():
+                heard.update(dict.fromkeys(map(fold, listed), f"{part}.{domain}.{key}"))
+            found[str(domain)] = Pool(part == "ood", **words)
+        if shared := sorted(known.keys() & heard.keys()):
+            word = shared[0]
+            raise DataError(f"{path.name}: {word!r} stands in {known[word]} and in {heard[word]}; remove one")
+        known = heard
     return found
 
 
@@ -236,9 +280,11 @@ def _words(path: Path, where: str, value: Any) -> tuple[str, ...]:
         words = value.split()
     else:
         raise DataError(f"{path.name}: {where} must be words separated by blanks, or a map of heads and tails")
-    least = 1 if where.endswith("ood_second") else MIN_POOL
+    for word in words:
+        if not re.fullmatch(r"[A-Z][a-z]+", word):
+            raise DataError(f"{path.name}: {where}: expected a plain capitalised word, got {word!r}")
     if len({fold(word) for word in words}) != len(words):
         raise DataError(f"{path.name}: {where} holds the same word twice")
-    if len(words) < least:
-        raise DataError(f"{path.name}: {where} needs at least {least} words, got {len(words)}")
+    if len(words) < MIN_POOL:
+        raise DataError(f"{path.name}: {where} needs at least {MIN_POOL} words, got {len(words)}")
     return tuple(words)

@@ -17,15 +17,16 @@ from envs.grit.scenarios import Kind, Scenario
 NODE = Kind(one="node", many="nodes", label="Node")
 
 _ANSWER = {
-    "shortest_path": '\\boxed{{"path": [...], "cost": ...}}, where path lists the @many from the first to the last and '
-    "cost is the total",
+    "shortest_path": '\\boxed{{"path": [...], "cost": ...}}, where path lists the @many from the first to the last, '
+    "both ends included, and cost is the total",
     "tsp": '\\boxed{{"tour": [...], "cost": ...}}, where tour lists the @many in order and cost is the total of the '
     "closed tour",
     "coloring": '\\boxed{{"colors": ..., "assignment": {...}}}, where assignment maps every @one to its number and '
     "colors is how many different numbers occur",
     "vertex_cover": '\\boxed{{"size": ..., "nodes": [...]}}, where nodes lists the chosen @many and size is how many '
     "they are",
-    "bfs": '\\boxed{{"order": [...]}}, where order lists all @many in the order of the visit',
+    "bfs": '\\boxed{{"order": [...]}}, where order lists all @many in the order of the visit, the starting one '
+    "included",
     "centrality": '\\boxed{{"nodes": [...]}}, where nodes lists every @one that has the highest value',
 }
 
@@ -49,9 +50,9 @@ _MEASURE = {
 }
 
 _BREADTH_FIRST = (
-    "Breadth first means: take the @many in the order in which they were reached, and from each of them visit all of "
-    "its neighbours that were not visited yet; among these, the one that comes first in the list above is visited "
-    "first."
+    "Breadth first means: take the @many in the order in which they were reached, and from each of them visit all "
+    "directly connected @many that were not visited yet; among these, the one that comes first in the list above is "
+    "visited first."
 )
 
 _ALSO = (
@@ -70,8 +71,10 @@ def question(
     query: Query,
     scenario: Scenario,
     rng: random.Random,
+    *,
+    unicode: bool = False,
 ) -> str:
-    """The text of one view."""
+    """The text of one view; `unicode` sets typographic apostrophes."""
     also = _ALSO_OOD if scenario.ood else _ALSO
     teller = _Teller(names, NODE if form == "standard" else scenario.kind, rng, also)
     shuffled = [(u, v, w) if rng.random() < 0.5 else (v, u, w) for u, v, w in edges]
@@ -82,7 +85,8 @@ def question(
         else _realistic(task, teller, shuffled, query, scenario)
     )
     answer = f"Finish your answer with {_ANSWER[task]}."
-    return "\n\n".join([*parts, teller.worded(answer)])
+    text = "\n\n".join([*parts, teller.worded(answer)])
+    return text.replace("'", "\u2019") if unicode else text
 
 
 class _Teller:
