@@ -18,6 +18,7 @@ from agl.errors import UserError
 from agl.json_text import dumps
 from envs.grit.build import SPLITS, Recipe
 from envs.grit.graphs import Profile
+from envs.grit.perturb_commands import COMMANDS
 
 app = typer.Typer(add_completion=False)
 
@@ -185,3 +186,7 @@ def _progress(title: str, unit: str, screen: Console) -> Iterator[Callable[[int,
             screen.print(f"{title}: {done:,} of {total:,} {unit}", markup=False, highlight=False)
 
     yield say
+
+
+for command in COMMANDS:
+    app.command()(command)
