@@ -165,7 +165,7 @@ class GritEnv(Env[GritTask]):
         task, rule = self.task, self.rule
         count = None if self._answer is None else count_answers(task, self._answer)
         reading = Reading()
-        if self._answer is not None and count == 1:
+        if self._answer is not None and (count == 1 or task.checker is not None):
             reading = read_answer(task, self._gold, self._names, self._answer)
         has_tool = self.mode == "tools"
         fault = flaw(

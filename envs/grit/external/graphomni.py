@@ -69,7 +69,8 @@ def _by(pattern: re.Pattern[str], node: str | None = None) -> Callable[[str, Seq
         listed: list[str] = re.findall(node, body) if node else []
         names: set[str] = {end for pair in ends for end in pair}
         names.update(asked, listed)
-        return NamedGraph.from_edges(sorted(names, key=natural_key), ends)
+        nodes: list[str] = sorted(names, key=natural_key)
+        return NamedGraph.from_edges(nodes, ends)
 
     return read
 

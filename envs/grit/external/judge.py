@@ -147,30 +147,31 @@ def judge(task: GritTask, checker: Checker, graph: NamedGraph, names: NameTable,
             return _last_feasible(task, checker, graph, names, spoken(text)[-MAX_TEXT:])
         if checker.form == "text":
             return judge_given(task, checker, graph, _read_plain(task, checker, names, spoken(text)[-MAX_TEXT:]))
-    except AnswerError as error:
-        return Judged(readable=False, code=error.code)
-    except Unreadable as error:
+    except (AnswerError, Unreadable) as error:
         return Judged(readable=error.code in _NAMING, code=error.code)
     return Judged(readable=False)
 
 
 _NAMING = ("unknown_name", "ambiguous_name")
+"""Codes of answers that have the right shape but name what is no node."""
 
 
 def _last_feasible(task: GritTask, checker: Checker, graph: NamedGraph, names: NameTable, text: str) -> Judged:
     last: Judged | None = None
+    failed = "no_answer"
     for content in bracketed(text)[: -MAX_LISTS - 1 : -1]:
         if len(content) > MAX_TEXT // 2:
             continue
         try:
             judged = judge_given(task, checker, graph, read(task, checker, names, content))
-        except (AnswerError, Unreadable):
+        except (AnswerError, Unreadable) as error:
+            failed = error.code if failed == "no_answer" else failed
             continue
         if judged.feasible or judged.right:
             return judged
         last = last or judged
     if last is None:
-        raise Unreadable("no_answer")
+        raise Unreadable(failed)
     return last
 
 
