@@ -31,13 +31,15 @@ class JsonError(ValueError):
         self.position = position
 
 
-def dumps(value: Any) -> str:
-    """One line of JSON, keys sorted, letters as they are; only half a surrogate pair, which is no letter, is escaped.
+def dumps(value: Any, *, sort_keys: bool = True) -> str:
+    """One line of JSON, letters as they are; only half a surrogate pair, which is no letter, is escaped.
+
+    `sort_keys=False` keeps the order in which `value` was built, for text whose order says something to a reader.
 
     Raises:
         ValueError: a NaN or an infinity is somewhere in `value`.
     """
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=sort_keys, separators=(",", ":"))
     return text if text.isascii() else _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 

@@ -20,7 +20,7 @@ from agl.errors import InfraError, UserError
 from agl.policies.build import SPECS, build_policy, inner_spec
 from agl.policies.policy import Policy, Sampling
 from agl.rollout import Limits
-from agl.run_folder import RunFolder, folder_name
+from agl.run_folder import EPISODES, RunFolder, folder_name
 from eval.runner import Plan, plan, run
 from eval.summary import Summary
 
@@ -127,7 +127,7 @@ def evaluate(
         for spec in specs
     }
     summaries = {spec: _run(checked, folder, spec, chosen, root) for spec, folder in folders.items()}
-    _print(checked, folders, summaries, root, as_json)
+    _print(checked, folders, summaries, root, chosen, as_json)
 
 
 def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,7 +184,12 @@ def _again(root: Path) -> str:
 
 
 def _print(
-    checked: Plan, folders: Mapping[str, RunFolder], summaries: Mapping[str, Summary], root: Path, as_json: bool
+    checked: Plan,
+    folders: Mapping[str, RunFolder],
+    summaries: Mapping[str, Summary],
+    root: Path,
+    chosen: EvalConfig,
+    as_json: bool,
 ) -> None:
     if as_json:
         dumped = [summary.model_dump(mode="json") for summary in summaries.values()]
@@ -203,14 +208,14 @@ def _print(
     if len(summaries) > 1:
         screen.print(comparison_table(summaries))
     paths = [shlex.quote(str(folder.path)) for folder in folders.values()]
-    lines = _next(paths, checked.tasks[0].id)
+    lines = _next(paths, checked.tasks[0].id, chosen)
     if any(summary.outcomes.infra_failure for summary in summaries.values()):
         lines.append(f"{_again(root)}   (plays the infrastructure failures again)")
-    for line in ["next:", *(f"  {line}" for line in lines)] if lines else []:
+    for line in ["next:", *(f"  {line}" for line in lines)]:
         screen.print(line, markup=False, soft_wrap=True)
 
 
-def _next(paths: Sequence[str], task: str) -> list[str]:
+def _next(paths: Sequence[str], task: str, chosen: EvalConfig) -> list[str]:
     """Commands that make sense now, as far as `agl` has them."""
     from agl.cli import MOUNTS
 
@@ -219,4 +224,15 @@ def _next(paths: Sequence[str], task: str) -> list[str]:
         "show": f"{paths[0]} --episode {shlex.quote(task)}",
         "compare": " ".join(paths[:2]) if len(paths) > 1 else f"{paths[0]} OTHER_RUN",
     }
-    return [f"agl {name} {words}" for name, words in arguments.items() if name in MOUNTS]
+    lines = [f"agl {name} {words}" for name, words in arguments.items() if name in MOUNTS]
+    kept = {"--data": chosen.data, "--limit": chosen.limit, "--seed": chosen.seed or None}
+    same = "".join(f" {flag} {shlex.quote(str(value))}" for flag, value in kept.items() if value is not None)
+    shots = f" --shots {chosen.shots}" if chosen.shots else ""
+    lines.append(f"agl eval {chosen.env} --policy hf:NAME_OR_FOLDER{shots}{same}   (your model on the same tasks)")
+    again = f"agl eval {chosen.env} --policy replay:{paths[-1]}/{EPISODES}{shots}{same}"
+    lines.append(f"{again}   (score the same words again)")
+    training = Path("configs/train", f"{chosen.env}_tiny_cpu.yaml")
+    if training.is_file():
+        launch = "accelerate launch --config_file configs/accelerate/cpu.yaml"
+        lines.append(f"{launch} train/grpo.py --config {training}   (train the small model here)")
+    return lines

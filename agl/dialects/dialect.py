@@ -115,8 +115,8 @@ def json_element(text: str, start: int, tag: str) -> tuple[Any, int]:
 
 
 def escaped(value: Any) -> str:
-    r"""JSON of `value` with `</think>` written as `<\/think>`, so that it never looks like the end of a think block."""
-    return dumps(value).replace("</think>", "<\\/think>")
+    r"""JSON of `value` in its own order, with `</think>` as `<\/think>` so that it does not end a think block."""
+    return dumps(value, sort_keys=False).replace("</think>", "<\\/think>")
 
 
 def _behind(text: str, mark: str, start: int) -> int:
