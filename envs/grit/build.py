@@ -17,7 +17,7 @@ from typing import Any, overload
 from agl.core import Frozen
 from agl.errors import DataError
 from agl.graphs.check import check
-from agl.graphs.named import NamedGraph
+from agl.graphs.named import GraphError, NamedGraph
 from agl.graphs.solve import Limits, Solution, solve
 from envs.grit.graphs import WEIGHTED, Profile, WeightedEdge, base_graph, far_pair
 from envs.grit.items import FORMS, MEASURES, SCHEMES, TASKS, Form, Gold, GritTask, Query, Scheme, TaskName
@@ -242,7 +242,11 @@ def _numbered(task: TaskName, n: int, edges: Sequence[tuple[int, int, int | floa
 
 def faults(item: GritTask) -> list[str]:
     """What is wrong with the stored answer and certificate, in words; empty when both are proven without the solver."""
-    graph, gold = _numbered(item.task, item.n, item.edges), item.gold
+    gold = item.gold
+    try:
+        graph = _numbered(item.task, item.n, item.edges)
+    except GraphError as error:
+        return [f"the graph cannot be used: {error}"]
     named: Any = [str(index) for index in gold.witness]
     if item.task == "tsp":
         named = [*named, *named[:1]] if item.n > 1 else named

@@ -66,7 +66,7 @@ _LEGS = (
     re.compile(r"to <(?P<v>\d+)> \((?P<w>\d+)(?: [A-Za-z]+)?\)"),
     re.compile(r"to <(?P<v>\d+)>:? (?P<w>\d+)(?!\S*<)"),
 )
-_MEASURES = re.compile(r"\b(degree|closeness|betweenness) centrality\b")
+_MEASURES = ("degree", "closeness", "betweenness")
 
 
 def parse(question: str) -> Parsed:
@@ -256,7 +256,7 @@ def _asked_nodes(task: str, asked: str, mentions: _Mentions) -> tuple[int | None
 
 
 def _measure(asked: str) -> str:
-    found = set(_MEASURES.findall(asked))
-    if len(found) != 1:
-        raise ParseError("query", f"expected one centrality measure in the question, got {sorted(found)}")
-    return str(found.pop())
+    found: list[str] = sorted(set(re.findall(r"\b(\w+) centrality\b", asked)))
+    if len(found) != 1 or found[0] not in _MEASURES:
+        raise ParseError("query", f"expected one of {', '.join(_MEASURES)} centrality, got {found}")
+    return found[0]
