@@ -202,7 +202,9 @@ class EpisodeTrainer(GRPOTrainer):
         if self._episodes.save_episodes:
             folder = Path(self.args.output_dir, "episodes")
             folder.mkdir(parents=True, exist_ok=True)
-            with EpisodeWriter(folder / f"{step:06d}-{draw}-rank{self.accelerator.process_index}.jsonl") as writer:
+            file = folder / f"{step:06d}-{draw}-rank{self.accelerator.process_index}.jsonl"
+            file.unlink(missing_ok=True)
+            with EpisodeWriter(file) as writer:
                 for episode in played:
                     writer.write(episode)
         mine = [earned(episode, self._episodes.format_credit) for episode in played]
