@@ -30,6 +30,7 @@ from envs.grit.external.item import Parsed, hamilton_path
 from envs.grit.external.item import build as build_item
 from envs.grit.external.judge import PROBLEMS, request
 from envs.grit.items import Checker, GritTask
+from tests.agl_process import agl
 
 FIXTURES = Path(__file__).parent / "external_fixtures"
 ITEMS = {name: GritEnv.tasks(str(FIXTURES / f"{name}.jsonl")) for name in FORMATS}
@@ -174,6 +175,34 @@ def test_published_files_of_one_json_value_and_csv(tmp_path: Path) -> None:
     assert list(GritEnv.tasks(str(tmp_path / "small.csv"))) == list(ITEMS["graphinstruct"])
 
 
+def test_published_layout_of_greal(tmp_path: Path) -> None:
+    """Matrices and name lists; of the results only the exact algorithm's counts."""
+    item = fixture("greal", "tsp")
+    matrix = [[0] * item.n for _ in item.nodes]
+    for u, v, w in item.edges:
+        matrix[u][v] = matrix[v][u] = int(w)
+    names = [item.nodes[index] for index in item.gold.witness]
+    block = {"ans_path_text": [*names, names[0]], "ans_distance": item.gold.value, "cost_time": 0.0}
+    record = {
+        "graph_index": 0,
+        "adj": matrix,
+        "name_list": list(item.nodes),
+        "Q": item.question.rpartition("\n\n")[0],
+        "result": {"greedy_algorithm": {**block, "ans_distance": 99}, "dynamic_programming": block},
+    }
+    path = tmp_path / "graph_4.json"
+    path.write_text(json.dumps([record, record], indent=1), encoding="utf-8")
+    found = GritEnv.tasks(str(path))
+    assert [other.id for other in found] == ["greal-00000", "greal-00001"]
+    assert [other.edges for other in found] == [item.edges] * 2
+    assert all(other.published == item.published for other in found)
+    record["result"] = {"greedy_algorithm": block}
+    path.write_text(json.dumps([record]), encoding="utf-8")
+    (other,) = GritEnv.tasks(str(path))
+    assert other.published is not None
+    assert (other.published.answer, other.published.answer_agrees) == (None, None)
+
+
 # Errors
 
 
@@ -242,6 +271,20 @@ def test_unknown_and_ambiguous_formats(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe{}")
     with pytest.raises(DataError, match="cannot read the items"):
         GritEnv.tasks(f"greal:{path}")
+
+
+def test_format_on_the_command_line(tmp_path: Path) -> None:
+    data = ("--data", str(FIXTURES / "grapharena.jsonl"))
+    play = ("eval", "grit", "--policy", "oracle", "--json", "--out")
+    named = agl(*play, "a", *data, "--format", "grapharena", cwd=tmp_path)
+    detected = agl(*play, "b", *data, cwd=tmp_path)
+    for done in (named, detected):
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["metrics"]["score"]["value"] == 1.0
+    refused = agl(*play, "c", *data, "--format", "grapharina", cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "expected a format (grit, greal," in refused.stderr
+    assert "expected --data FILE" in agl(*play, "d", "--format", "greal", cwd=tmp_path).stderr
 
 
 # Oracle and mutants

@@ -1,7 +1,7 @@
 """GraphInstruct style (https://github.com/CGCL-codes/GraphInstruct, arXiv 2403.04483), written anew.
 
 Columns as published: `task`, `question`, `directed`, `nodes`, `answer`, and the graph in `graph` (edge list),
-`graph_adj` (adjacency) or `graph_nl` (sentences). Node ids are `<3>` or three capitals, `<ABC>`. The question names no
+`graph_adj` (adjacency) or `graph_nl` (sentences). Node ids are `<3>`, `3` or three capitals. The question names no
 graph, so the text of an item is the graph in sentences (or the first encoding there is) and then the question. Answers
 stand in `<<<...>>>`; the last wrapper counts, ids keep their brackets, fractional values may be off by 3 %.
 
@@ -43,7 +43,7 @@ TASKS: Mapping[str, tuple[TaskName, Any]] = {
 """Published name, folded -> task and what its answer needs."""
 TOLERANCE = 0.03
 
-_ID = r"<(?:[0-9]+|[A-Z]{3})>"
+_ID = r"(?:<[0-9]+>|<[A-Z]{3}>|\b[A-Z]{3}\b|\b[0-9]+\b)"
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _EDGE = re.compile(rf"\(\s*({_ID})\s*,\s*({_ID})\s*(?:,\s*\w+:\s*({_NUMBER})\s*)?\)")
 _ROW = re.compile(rf"({_ID}):\s*\[([^\]]*)\]")
@@ -69,7 +69,7 @@ def read_text(text: str, directed: bool, nodes: tuple[str, ...] = ()) -> NamedGr
     else:
         ends = _EDGE.findall(text)
     if not ends and not nodes:
-        raise Unfit("expected a graph of nodes like <3> or <ABC> as sentences, adjacency or edge list")
+        raise Unfit("expected a graph of nodes like <3> or ABC as sentences, adjacency or edge list")
     weighted = any(weight for _, _, weight in ends)
     listed = [(u, v, (float(w) if "." in w else int(w)) if w else 1) for u, v, w in ends]
     known = nodes or tuple(sorted({end for u, v, _ in listed for end in (u, v)}, key=natural_key))
@@ -93,8 +93,8 @@ def read(fields: Mapping[str, Any], name: str) -> tuple[Parsed, Checker]:
     nodes = tuple(_MENTION.findall(str(fields.get("nodes", ""))))
     graph = read_text(encodings[0], directed, nodes)
     agree = all(read_text(other, directed, nodes).canonical() == graph.canonical() for other in encodings[1:])
-    question = str(fields["question"])
-    asked = _MENTION.findall(question)
+    question, known = str(fields["question"]), set(graph.nodes)
+    asked = [mention for mention in _MENTION.findall(question) if mention in known]
     wanted = {"start": 1, "end": 2, "candidates": 4}
     count = wanted[_ASKS[task]] if task in _ASKS else 0
     if len(asked) < count:
@@ -102,17 +102,22 @@ def read(fields: Mapping[str, Any], name: str) -> tuple[Parsed, Checker]:
     kind_words = "a directed" if directed else "an undirected"
     listed = ", ".join(graph.nodes)
     label = fields.get("answer")
+    number = str(fields.get("id", name))
     parsed = Parsed(
-        id=str(fields.get("id", name)) if not str(fields.get("id", name)).isdecimal() else f"{kind}-{fields['id']}",
+        id=f"{kind}-{number}" if number.isdecimal() else number,
         task=task,
         text=f"Given is {kind_words} graph with the nodes {listed}.\n{encodings[0].strip()}\n\n{question.strip()}",
         graph=graph,
         start=asked[0] if count else None,
         end=asked[1] if count == 2 else None,
         candidates=tuple(asked[1:4]) if count == 4 else None,
-        aliases={alias: node for node in graph.nodes for alias in (node[1:-1], f"node {node[1:-1]}", f"node {node}")},
+        aliases={
+            alias: node
+            for node in graph.nodes
+            for alias in (node.strip("<>"), f"node {node.strip('<>')}", f"node {node}")
+        },
         published=None if label is None else str(label),
-        given=None if label is None else _label(task, needs, str(label)),
+        given=None if label is None else _label(needs, str(label), known),
         graph_agrees=agree if len(encodings) > 1 else None,
     )
     tolerance = TOLERANCE if task in ("jaccard", "clustering") else 0.0
@@ -135,12 +140,9 @@ _ASKS: Mapping[TaskName, str] = {
 }
 
 
-def _label(task: TaskName, needs: str, label: str) -> Given | None:
+def _label(needs: str, label: str, known: set[str]) -> Given | None:
     if needs == "witness":
-        named = _MENTION.findall(label)
-        if task == "nearest" and not named and label.strip().isalnum():
-            named = [f"<{label.strip()}>"]
-        return Given(None, named)
+        return Given(None, [name if name in known else f"<{name}>" for name in _MENTION.findall(label)])
     says = re.search(r"\b(yes|no|true|false)\b", label, re.IGNORECASE)
     if says:
         return Given("yes" if says[1].casefold() in ("yes", "true") else "no")
