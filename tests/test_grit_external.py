@@ -282,7 +282,7 @@ def test_format_on_the_command_line(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["metrics"]["score"]["value"] == 1.0
     refused = agl(*play, "c", *data, "--format", "grapharina", cwd=tmp_path)
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "expected a format (grit, greal," in refused.stderr
     assert "expected --data FILE" in agl(*play, "d", "--format", "greal", cwd=tmp_path).stderr
 
