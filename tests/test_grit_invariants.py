@@ -328,6 +328,19 @@ def test_long_and_odd_questions(tmp_path: Path) -> None:
     assert broken(check(changed(told, 2, question=f"It\u2019s late.\n\n{told[2].question}"), tmp_path)) == {10}
 
 
+def test_typographic_apostrophes_need_the_option(tmp_path: Path) -> None:
+    for unicode in (True, False):
+        plan = SplitPlan(split="mini", graphs=2, recipe=build.Recipe(unicode=unicode))
+        build_folder(plan, tmp_path / str(unicode), parquet=False)
+    noisy, plain = tmp_path / "True" / "mini.jsonl", tmp_path / "False" / "mini.jsonl"
+    assert "\u2019" in noisy.read_text(encoding="utf-8")
+    assert plain.read_text(encoding="utf-8").isascii()
+    assert verify([noisy], rebuild=True).passed
+    assert verify([plain], rebuild=True).passed
+    plain.write_bytes(noisy.read_bytes())
+    assert broken(verify([plain])) == {7, 10}
+
+
 def test_files_that_hold_no_items_of_grit(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n")
     with pytest.raises(DataError, match="got none"):

@@ -70,12 +70,14 @@ EXAMPLE_NODES = 4
 
 
 class Recipe(Frozen):
-    """How to generate: the seed, the graph profile, plane distances for TSP, all eight views of vertex cover."""
+    """How to generate: the seed, the graph profile, plane distances for TSP, all eight views of vertex cover,
+    typographic apostrophes (`unicode`) in names and texts."""
 
     seed: int = 0
     profile: Profile = "edge_budget"
     metric: bool = False
     full_views: bool = False
+    unicode: bool = False
 
 
 @dataclass(frozen=True)
@@ -293,6 +295,7 @@ def tell(base: Base, recipe: Recipe, stem: str, split: Split, task: TaskName, n:
         domain=base.scenario.domain,
         asked=asked,
         ood=split.ood,
+        unicode=recipe.unicode,
     )
     rng = random.Random(f"{recipe.seed}/{stem}/{scheme}/{form}/text")
     return GritTask(
@@ -307,7 +310,7 @@ def tell(base: Base, recipe: Recipe, stem: str, split: Split, task: TaskName, n:
         ood=split.ood,
         n=n,
         m=len(base.edges),
-        question=question(form, task, names, base.edges, base.query, base.scenario, rng),
+        question=question(form, task, names, base.edges, base.query, base.scenario, rng, unicode=recipe.unicode),
         nodes=names.primary,
         aliases=names.aliases,
         edges=base.edges,

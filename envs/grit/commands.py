@@ -41,6 +41,7 @@ def build(
     ] = False,
     profile: Annotated[str, typer.Option(help=f"Graph model: {', '.join(get_args(Profile))}.")] = "edge_budget",
     metric: Annotated[bool, typer.Option("--metric", help="TSP with distances in the plane.")] = False,
+    unicode: Annotated[bool, typer.Option("--unicode", help="Typographic apostrophes in names and texts.")] = False,
     workers: Workers = None,
     parquet: Annotated[bool, typer.Option(help="Write Parquet too.")] = True,
     as_json: AsJson = False,
@@ -61,7 +62,9 @@ def build(
         raise UserError(f"expected --profile {', '.join(get_args(Profile))}, got {profile!r}")
     if unknown := [name for name in split if name not in SPLITS]:
         raise UserError(f"expected --split {', '.join(SPLITS)}, got {unknown[0]!r}")
-    recipe = Recipe.model_validate({"seed": seed, "profile": profile, "metric": metric, "full_views": full_views})
+    recipe = Recipe.model_validate(
+        {"seed": seed, "profile": profile, "metric": metric, "full_views": full_views, "unicode": unicode}
+    )
     screen = Console(stderr=True)
     written: dict[str, bool] = {}
     for name in dict.fromkeys(split):
