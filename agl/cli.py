@@ -22,9 +22,11 @@ class Mount:
 
 
 MOUNTS: dict[str, Mount] = {
+    "compare": Mount("eval.compare_commands:compare", "Paired differences of two runs on the same tasks."),
     "eval": Mount("eval.commands:evaluate", "Evaluate policies on an environment; nothing is trained."),
     "grit": Mount("envs.grit.commands:app", "Build, verify, describe and rename splits of the GRIT benchmark."),
     "plan": Mount("train.commands:plan", "Say what a training config amounts to, before anything is loaded."),
+    "show": Mount("eval.compare_commands:show", "Read one recorded episode, or list the episodes of a run."),
 }
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # click's UsageError, wherever typer keeps it
