@@ -197,7 +197,7 @@ def _make_parts(wanted: SplitPlan, parts: Path, workers: int, on_graphs: OnGraph
         return
     # A forked child would inherit the threads of whoever calls; solvers must not.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(missing)), context, initializer=_ignore_interrupts) as pool:
+    with ProcessPoolExecutor(min(workers, len(missing)), context, initializer=ignore_interrupts) as pool:
         futures = [pool.submit(_make_part, wanted, _part(parts, number), units) for number, units in missing]
         try:
             for future in as_completed(futures):
@@ -208,7 +208,8 @@ def _make_parts(wanted: SplitPlan, parts: Path, workers: int, on_graphs: OnGraph
             raise
 
 
-def _ignore_interrupts() -> None:
+def ignore_interrupts() -> None:
+    """For worker processes: Ctrl-C reaches them too, but the parent decides what happens."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

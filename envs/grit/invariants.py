@@ -24,7 +24,7 @@ from agl.json_text import dumps, loads
 from agl.run_folder import read_object
 from envs.grit.answers import boxed, gold_answer, read_answer, tool_answer
 from envs.grit.build import SPLITS, VIEWS, Recipe, faults, item, parameters
-from envs.grit.export import MANIFEST, sha256
+from envs.grit.export import MANIFEST, ignore_interrupts, sha256
 from envs.grit.graphs import MAX_WEIGHT, WEIGHTED
 from envs.grit.items import GritTask, line, read, surfaces
 from envs.grit.parse import ParseError, parse
@@ -200,7 +200,7 @@ def _check_graphs(groups: _Job, workers: int, on_graphs: Callable[[int, int], No
             on_graphs(len(results), len(groups))
         return results
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(jobs)), context) as pool:
+    with ProcessPoolExecutor(min(workers, len(jobs)), context, initializer=ignore_interrupts) as pool:
         waiting: deque[Future[list[_GraphResult]]] = deque()
         try:
             for job in jobs:
