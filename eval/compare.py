@@ -114,7 +114,9 @@ def run_config(folder: Path) -> dict[str, Any]:
         fault = "is no folder" if folder.exists() else "does not exist"
         raise DataError(f"expected a run folder, got {folder}, which {fault}; check the path")
     if not (folder / CONFIG).is_file() and (inner := sorted(found.parent for found in folder.glob(f"*/{CONFIG}"))):
-        raise DataError(f"expected one run folder, got {folder}, which holds {len(inner)} runs; name one: {inner[0]}")
+        raise DataError(
+            f"expected one run folder, got {folder}, whose sub-folders hold runs; name one, such as {inner[0]}"
+        )
     return read_object(folder / CONFIG)
 
 
@@ -310,14 +312,13 @@ def _option(name: str, value: Any) -> str:
 
 def _table(found: Comparison) -> Table:
     with_test = any(row.mcnemar for row in found.metrics.values())
-    rows = _rows(found)
-    clustered = any(row.clusters < row.n for row in rows)
+    clustered = any(row.clusters < row.n for row in _rows(found))
     table = Table(title=Text(f"{visible(found.env)}: mean of pairs, B - A [95 % interval]; groups: score"))
     table.title_justify = "left"
     table.add_column("")
     sizes = ("n", "clusters") if clustered else ("n",)
     for name in (*sizes, "A", "B", "B - A", *(("only A / B", "McNemar p") if with_test else ())):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", min_width=16 if name == "B - A" else None)
 
     def add(label: str, row: PairedMetric) -> None:
         counts = (row.n, row.clusters) if clustered else (row.n,)
