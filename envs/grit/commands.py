@@ -117,8 +117,12 @@ def verify(
     twice = [path for path in files if files.count(path) > 1]
     if twice:
         raise UserError(f"expected different files, got {twice[0]} twice; remove one")
-    with _progress("grit verify", "graphs", Console(stderr=True)) as on_graphs:
-        report = verify_files(files, workers=workers or _processors(), rebuild=rebuild, on_graphs=on_graphs)
+    try:
+        with _progress("grit verify", "graphs", Console(stderr=True)) as on_graphs:
+            report = verify_files(files, workers=workers or _processors(), rebuild=rebuild, on_graphs=on_graphs)
+    except KeyboardInterrupt:
+        print("agl: interrupted; not all graphs were checked", file=sys.stderr)
+        raise typer.Exit(130) from None
     if as_json:
         typer.echo(dumps(report.summary()))
     else:
