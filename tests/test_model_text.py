@@ -7,7 +7,6 @@ import contextlib
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +221,6 @@ def test_any_text_is_a_graph_or_a_graph_error(text: str) -> None:
 
 
 HOSTILE = """
-import time
 from agl.graphs.model_text import read_text
 from agl.graphs.named import GraphError
 n = 60_000
@@ -235,18 +233,15 @@ texts = [
     "{'a': " + "9" * n + "}", '{"a": {"b": ' + "9" * n + "}}",
 ]
 for text in texts:
-    start = time.perf_counter()
     try:
         read_text(text)
     except GraphError:
         pass
-    spent = time.perf_counter() - start
-    assert spent < 5, (text[:20], spent)
 """
 
 
 def test_hostile_texts_neither_crash_nor_hang() -> None:
-    done = subprocess.run([sys.executable, "-c", HOSTILE], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", HOSTILE], capture_output=True, text=True, timeout=40, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
@@ -261,9 +256,8 @@ def test_encodings_take_declared_nodes_and_mixed_names() -> None:
     assert collections.Counter(edge[0] for edge in both.edges) == {"0": 2}
 
 
+@pytest.mark.timeout(20)
 def test_adjacency_sets_refuse_other_forms() -> None:
     for text in ("[1, 2]", "{1: 2}", "{1: {2: {3}}}x", "{1: open('x')}"):
-        start = time.perf_counter()
         with pytest.raises(GraphError):
             read_adjacency_sets(text)
-        assert time.perf_counter() - start < 1
