@@ -52,8 +52,12 @@ class _Record:
     events: list[Event]
     sampled: int = 0
     model: float = 0.0
-    logs: Sequence[TokenLog] = ()
+    dialogue: Dialogue | None = None
     stop: StopReason | None = None
+
+    @property
+    def logs(self) -> Sequence[TokenLog]:
+        return self.dialogue.logs if self.dialogue is not None else ()
 
     def injected(self, injection: Injection) -> None:
         if injection.kind == "continue":
@@ -134,19 +138,15 @@ async def _play(
     record: _Record,
 ) -> None:
     await policy.prepare()
-    examples = (
-        [dialect.demonstrate(env, env.reset(example)) for example in env.worked_examples(task, shots)] if shots else []
-    )
-    first = env.reset(task)
-    prompt = dialect.prompt(env, first, examples, native=policy.native_tools)
+    first, prompt = dialect.open(env, task, shots, native=policy.native_tools)
     record.turns.extend(Turn(source="prompt", role=message.role, text=message.content) for message in prompt.messages)
-    dialogue = policy.open(prompt, seed=seed, play=Play(env, dialect, attempt))
-    record.logs = dialogue.logs
+    dialogue = record.dialogue = policy.open(prompt, seed=seed, play=Play(env, dialect, attempt))
     for _ in range(limits.max_turns):
         text, finish = await _speak(dialogue, dialect, first.text, record)
-        actions = dialect.parse(text) if finish != "length" else [_TRUNCATED]
+        actions: Sequence[Action | Malformed] = [_TRUNCATED]
+        if finish != "length":
+            actions = dialect.parse(text, may_begin_inside_thinking=dialogue.may_begin_inside_thinking)
         replies = _act(env, actions, record)
-        record.logs = dialogue.logs
         if finish == "length":
             record.stop = StopReason.MAX_TOKENS
         if record.stop is not None:
@@ -154,7 +154,6 @@ async def _play(
         injection = dialect.render(replies, turn_ended=finish == "eos")
         dialogue.inject(injection)
         record.injected(injection)
-        record.logs = dialogue.logs
     record.stop = StopReason.MAX_TURNS
 
 
@@ -205,9 +204,10 @@ def _act(env: Env[Any], actions: Sequence[Action | Malformed], record: _Record) 
 
 
 def _count(record: _Record) -> Tokens:
-    if not record.logs:
+    logs = record.logs
+    if not logs:
         return Tokens(sampled=record.sampled)
-    prompt, injected = (sum(log.count(source) for log in record.logs) for source in ("prompt", "injected"))
+    prompt, injected = (sum(log.count(source) for log in logs) for source in ("prompt", "injected"))
     return Tokens(prompt=prompt, sampled=record.sampled, injected=injected)
 
 

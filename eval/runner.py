@@ -174,12 +174,9 @@ def _instance(env: type[Env[Any]], name: str, options: Mapping[str, Any]) -> Env
 
 def _first_prompt(env: Env[Any], task: Task, dialect: Dialect, shots: int) -> list[str]:
     try:
-        examples = [dialect.demonstrate(env, env.reset(example)) for example in env.worked_examples(task, shots)]
-        if len(examples) < shots:
-            raise UserError(
-                f"expected at most {len(examples)} worked examples for {env.name}, got --shots {shots}; lower it"
-            )
-        prompt = dialect.prompt(env, env.reset(task), examples)
+        if (most := len(env.worked_examples(task, shots))) < shots:
+            raise UserError(f"expected at most {most} worked examples for {env.name}, got --shots {shots}; lower it")
+        _, prompt = dialect.open(env, task, shots)
     finally:
         env.close()
     return [f"{message.role}\n{message.content}" for message in prompt.messages]

@@ -12,10 +12,9 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from agl.boxed import boxes
-from agl.core import Malformed
-from agl.dialects.dialect import after_thinking
 from agl.graphs.naming import NameTable, NamingError, fold
 from agl.json_text import JsonError, loads
+from agl.thinking import UNFINISHED_THINK, after_thinking
 
 AnswerCode = Literal[
     "no_answer",
@@ -54,8 +53,8 @@ def spoken(text: str) -> str:
         AnswerError: `unfinished_think`.
     """
     start = after_thinking(text)
-    if isinstance(start, Malformed):
-        raise AnswerError("unfinished_think", start.message)
+    if start is None:
+        raise AnswerError("unfinished_think", UNFINISHED_THINK)
     return text[start:]
 
 

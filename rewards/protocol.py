@@ -2,7 +2,8 @@
 
 The paper does not say what valid means. Here: tags well nested and closed, nothing written that only the environment
 writes, not cut off, at least one tool call that succeeded, and one answer with exactly one readable box. A call that
-failed and was repaired later does no harm.
+failed and was repaired later does no harm. A think block may lack its opening only behind a chat API, whose template
+may have written it into the prompt; where the tokens of the prompt are known, that is a flaw.
 """
 
 from __future__ import annotations

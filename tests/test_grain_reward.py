@@ -10,6 +10,11 @@ from hypothesis import strategies as st
 
 from agl.graphs.named import GraphError, NamedGraph, read_graph
 from agl.graphs.naming import NameTable
+from agl.messages import Prompt
+from agl.policies.policy import Dialogue, Play, Policy
+from agl.policies.scripted import Line, ScriptedDialogue
+from agl.rollout import rollout
+from envs.grit.env import GritEnv
 from rewards.compose import Counted, GatedReward, counted_graph
 from rewards.protocol import UNFORGIVABLE, Flaw, flaw
 from rewards.structure import FAILED, compare
@@ -182,3 +187,31 @@ def test_invalid_never_earns_as_much_as_valid(valid: bool, right: bool, value_ri
     total = rule.total(valid=valid, r_ans=rule.answer_part(right, value_right), s_inv=s_inv)
     assert -1.0 <= total <= 2.0
     assert (total >= 0.0) is valid
+
+
+@pytest.mark.parametrize(
+    ("lead", "seen", "valid"),
+    [
+        ("<think>hm</think>", True, 1.0),
+        ("hm</think>", True, 0.0),
+        ("hm</think>", False, 1.0),
+    ],
+)
+async def test_a_think_block_is_opened_by_the_policy_or_a_prompt_that_nobody_saw(
+    lead: str, seen: bool, valid: float
+) -> None:
+    class Thinker(Policy):
+        """The oracle with its think block written as `lead`."""
+
+        name = "thinker"
+
+        def open(self, prompt: Prompt, *, seed: int, play: Play) -> Dialogue:
+            def line() -> Line:
+                return lead + play.dialect.write(play.env.oracle()), "stop"
+
+            return ScriptedDialogue(line, may_begin_inside_thinking=not seen)
+
+    episode = await rollout(GritEnv(), GritEnv.tasks(limit=1)[0], Thinker())
+    assert episode.score is not None
+    assert episode.score.parts["valid"] == valid
+    assert episode.score.reward == (2.0 if valid else -1.0)

@@ -83,6 +83,13 @@ def test_codes(text: str, wanted: list[str]) -> None:
     assert reasons(TAGS.parse(text)) == wanted
 
 
+@pytest.mark.parametrize("text", ["hm</think><answer>9</answer>", "</think><answer>9</answer>"])
+def test_a_think_block_that_nothing_opened_is_malformed_where_the_prompt_is_known(text: str) -> None:
+    assert reasons(TAGS.parse(text, may_begin_inside_thinking=False)) == ["unopened_tag", "answer"]
+    whole = f"<think>{text}"
+    assert TAGS.parse(whole, may_begin_inside_thinking=False) == TAGS.parse(whole) == [Answer(text="9")]
+
+
 def test_bare_text_keeps_a_closing_tag_inside_a_box() -> None:
     text = '\\boxed{{"path": ["</answer>", "}"]}}'
     spoken = f"<answer>{text}</answer>"

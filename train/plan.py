@@ -198,7 +198,8 @@ def check_keys(keys: Iterable[str], place: str) -> None:
     from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.model_config import ModelConfig
 
-    episode, *others = ([field.name for field in dataclasses.fields(cls)] for cls in _classes(GRPOConfig, ModelConfig))
+    sections: Any = (EpisodeArguments, GRPOConfig, ModelConfig)
+    episode, *others = ([field.name for field in dataclasses.fields(cls)] for cls in sections)
     legal = {*episode, *(name for names in others for name in names), "env"}
     for key in keys:
         if key not in legal:
@@ -208,10 +209,6 @@ def check_keys(keys: Iterable[str], place: str) -> None:
                 f"unknown option {key!r} {place}; {hint} Legal: {', '.join(episode)}, "
                 "and every option of TRL's GRPOConfig and ModelConfig (see --help)"
             )
-
-
-def _classes(*others: type) -> tuple[type, ...]:
-    return (EpisodeArguments, *others)
 
 
 def read_arguments(argv: Sequence[str]) -> tuple[EpisodeArguments, Any, Any]:
@@ -342,9 +339,7 @@ def prompt_lengths(setting: Setting, template: ChatTemplate, at_most: int | None
     looked_at = count if at_most is None else min(at_most, count)
     for place in range(looked_at):
         task = setting.tasks[place * count // looked_at]
-        shown = env.worked_examples(task, setting.shots) if setting.shots else ()
-        examples = [setting.dialect.demonstrate(env, env.reset(example)) for example in shown]
-        prompt = setting.dialect.prompt(env, env.reset(task), examples)
+        _, prompt = setting.dialect.open(env, task, setting.shots)
         lengths.append(len(template.first(prompt.messages, prompt.tools)))
     env.close()
     return lengths

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from agl.core import Action, Env, Malformed, Observation
+from agl.core import Action, Env, Malformed, Observation, Task
 from agl.json_text import JsonError, decode, dumps
 from agl.messages import Injection, Message, Prompt
 
@@ -35,8 +34,13 @@ class Dialect(ABC):
         """The part of the system prompt that explains how to write actions."""
 
     @abstractmethod
-    def parse(self, text: str) -> list[Action | Malformed]:
-        """Read what the policy wrote since the last injection. Never raises, never returns an empty list."""
+    def parse(self, text: str, *, may_begin_inside_thinking: bool = True) -> list[Action | Malformed]:
+        """Read what the policy wrote since the last injection. Never raises, never returns an empty list.
+
+        Args:
+            may_begin_inside_thinking: the prompt may have opened a think block; without it a `</think>` that nothing
+                opened is Malformed.
+        """
 
     @abstractmethod
     def write(self, action: Action, thought: str = "") -> str:
@@ -63,6 +67,13 @@ class Dialect(ABC):
             messages.extend(example)
         messages.append(Message(role="user", content=first.text))
         return Prompt(messages=tuple(messages))
+
+    def open(self, env: Env[Any], task: Task, shots: int = 0, *, native: bool = False) -> tuple[Observation, Prompt]:
+        """Reset `env` to `task`; returns what it shows first and the prompt, after at most `shots` worked examples."""
+        shown = env.worked_examples(task, shots) if shots else ()
+        examples = [self.demonstrate(env, env.reset(example)) for example in shown]
+        first = env.reset(task)
+        return first, self.prompt(env, first, examples, native=native)
 
     def demonstrate(self, env: Env[Any], first: Observation) -> list[Message]:
         """Play the freshly reset `env` with its oracle and write the episode down as a worked example."""
@@ -122,24 +133,3 @@ def escaped(value: Any) -> str:
 def _behind(text: str, mark: str, start: int) -> int:
     found = text.find(mark, start)
     return -1 if found < 0 else found + len(mark)
-
-
-UNFINISHED_THINK = "the <think> block was not closed; close it before acting"
-_THINK = re.compile(r"<think>|</think>")
-
-
-def after_thinking(text: str) -> int | Malformed:
-    """Offset just behind the leading think block of `text`, 0 when there is none.
-
-    A leading `</think>` without its opening tag counts as the end of a block that the chat template opened.
-    """
-    depth_open = re.match(r"\s*<think>", text)
-    first = _THINK.search(text)
-    if first is None:
-        return 0
-    if depth_open is None and first.group() == "<think>":
-        return 0
-    end = text.find("</think>")
-    if end < 0:
-        return malformed("unfinished_think", UNFINISHED_THINK, text)
-    return end + len("</think>")

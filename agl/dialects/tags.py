@@ -11,16 +11,9 @@ from typing import ClassVar
 
 from agl.boxed import has_open_box
 from agl.core import Action, Answer, Malformed
-from agl.dialects.dialect import (
-    UNFINISHED_THINK,
-    Dialect,
-    Reply,
-    after_thinking,
-    escaped,
-    json_element,
-    malformed,
-)
+from agl.dialects.dialect import Dialect, Reply, escaped, json_element, malformed
 from agl.messages import Injection, Message
+from agl.thinking import UNFINISHED_THINK, after_thinking
 
 RESULT = "result"
 
@@ -77,11 +70,11 @@ class Tags(Dialect):
             + "}"
         )
 
-    def parse(self, text: str) -> list[Action | Malformed]:
+    def parse(self, text: str, *, may_begin_inside_thinking: bool = True) -> list[Action | Malformed]:
         found: list[Action | Malformed] = []
-        start = after_thinking(text)
-        if isinstance(start, Malformed):
-            return [start]
+        start = after_thinking(text, may_begin_inside=may_begin_inside_thinking)
+        if start is None:
+            return [malformed("unfinished_think", UNFINISHED_THINK, text)]
         while (match := self._any_tag.search(text, start)) is not None:
             closing, tag = match.groups()
             if closing:

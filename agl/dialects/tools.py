@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from agl.core import Action, Env, Malformed, Observation, json_schemas
-from agl.dialects.dialect import UNFINISHED_THINK, Dialect, Reply, after_thinking, escaped, json_element, malformed
+from agl.dialects.dialect import Dialect, Reply, escaped, json_element, malformed
 from agl.json_text import JsonError, dumps, loads
 from agl.messages import Injection, Message, Prompt
+from agl.thinking import UNFINISHED_THINK, after_thinking
 
 _TAG = re.compile(r"<(/?)(tool_call|tool_response|think)>")
 _CLOSE = "</tool_call>"
@@ -61,11 +62,11 @@ class Tools(Dialect):
         system = Message(role="system", content=env.instructions().strip())
         return Prompt(messages=(system, *prompt.messages[1:]), tools=tuple(json_schemas(self.actions)))
 
-    def parse(self, text: str) -> list[Action | Malformed]:
+    def parse(self, text: str, *, may_begin_inside_thinking: bool = True) -> list[Action | Malformed]:
         found: list[Action | Malformed] = []
-        start = after_thinking(text)
-        if isinstance(start, Malformed):
-            return [start]
+        start = after_thinking(text, may_begin_inside=may_begin_inside_thinking)
+        if start is None:
+            return [malformed("unfinished_think", UNFINISHED_THINK, text)]
         while start >= 0 and (match := _TAG.search(text, start)) is not None:
             closing, tag = match.groups()
             start = match.end()

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeGuard
 from agl.graphs.named import Edge, GraphError, NamedGraph, read_weight
 from agl.graphs.naming import NameTable, NamingError, node_id
 from agl.json_text import JsonError, decode, literal, loads
+from agl.thinking import after_thinking
 
 Format = Literal["adjacency", "edge_list"]
 MAX_TEXT = 1_000_000
@@ -81,7 +82,10 @@ def _decode(text: str, strict: bool) -> tuple[Any, Route]:
     except JsonError as error:
         if error.code == "too_deep":
             raise
-    body = _after_thinking(text).strip()
+    start = after_thinking(text)
+    if start is None:
+        raise GraphError("truncated", "the text ends inside its thinking part")
+    body = text[start:].strip()
     if strict:
         return loads(body), Route.STRICT_JSON
     block = _last_block(body)
@@ -90,20 +94,6 @@ def _decode(text: str, strict: bool) -> tuple[Any, Route]:
     if found.is_json:
         return found.value, Route.STRICT_JSON if whole else Route.FENCED_OR_PROSE_JSON
     return found.value, Route.PYTHON_LITERAL if whole else Route.FENCED_OR_PROSE_PYTHON_LITERAL
-
-
-_THINK = re.compile(r"<think>|</think>")
-
-
-def _after_thinking(text: str) -> str:
-    """The text behind the leading think block; an unopened `</think>` ends one that the chat template opened."""
-    first = _THINK.search(text)
-    if first is None or (first.group() == "<think>" and text[: first.start()].strip()):
-        return text
-    end = text.find("</think>")
-    if end < 0:
-        raise GraphError("truncated", "the text ends inside its thinking part")
-    return text[end + len("</think>") :]
 
 
 _FENCE = re.compile(r"```(?:[ \t]*([A-Za-z0-9_+-]+)(?=[ \t]*(?:\n|[\[{]|$)))?")

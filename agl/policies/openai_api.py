@@ -421,6 +421,8 @@ class ServerEncoder:
 class MessageDialogue(Dialogue):
     """A conversation in chat messages. What would go on in the same assistant turn becomes a user message."""
 
+    may_begin_inside_thinking = True
+
     def __init__(self, policy: OpenAIPolicy, prompt: Prompt, seed: int) -> None:
         self._policy = policy
         self._history = as_chat(prompt.messages)
@@ -440,6 +442,8 @@ class MessageDialogue(Dialogue):
         except _ContextFullError:
             return Sample(text="", finish="length", tokens=0)
         choice = _only_choice(answer, self._policy.base_url)
+        if choice.finish_reason == "content_filter":
+            raise InfraError(f"the content filter of {self._policy.base_url} cut an answer")
         usage = answer.usage
         self._used = usage.total_tokens if usage else 0
         tokens = usage.completion_tokens if usage else 0

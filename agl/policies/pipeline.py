@@ -14,9 +14,9 @@ from functools import cached_property
 
 import jinja2
 
-from agl.dialects.dialect import after_thinking
 from agl.messages import Injection, Message, Prompt
 from agl.policies.policy import Dialogue, Play, Policy, Sample
+from agl.thinking import after_thinking
 from agl.tokens import TokenLog
 from agl.trace import Episode
 
@@ -124,6 +124,7 @@ class PipelineDialogue(Dialogue):
         system = role.template.render(protocol=self._protocol).strip()
         prompt = Prompt(messages=(Message(role="system", content=system), Message(role="user", content=material)))
         self._current = self._pipeline.inner.open(prompt, seed=self._seed + self._next, play=self._play)
+        self.may_begin_inside_thinking = self._current.may_begin_inside_thinking
 
     def inject(self, injection: Injection) -> None:
         self._given = True
@@ -142,8 +143,7 @@ class PipelineDialogue(Dialogue):
 
 def _note(text: str) -> str:
     """What a role said, its own thinking dropped and nothing left that would end a think block or fake a heading."""
-    start = after_thinking(text)
-    said = text[start:] if isinstance(start, int) else text
+    said = text[after_thinking(text) or 0 :]
     return _HEADINGS.sub("", re.sub(r"</?think>", "", said)).strip()
 
 
@@ -151,8 +151,7 @@ def _after(notes: Sequence[str], text: str) -> str:
     """`text` with the notes before it, its own leading thoughts among them."""
     if not notes:
         return text
-    found = after_thinking(text)
-    start = found if isinstance(found, int) else 0
+    start = after_thinking(text) or 0
     thought = _HEADINGS.sub("", re.sub(r"</?think>", "", text[:start])).strip()
     inside = "\n".join([*notes, *([thought] if thought else [])])
     return f"<think>\n{inside}\n</think>\n{text[start:]}"

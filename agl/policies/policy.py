@@ -52,6 +52,9 @@ class Play:
 class Dialogue(ABC):
     """One conversation. Not safe for concurrent use; any number of dialogues of one policy may run at once."""
 
+    may_begin_inside_thinking: bool = False
+    """True when a chat template that cannot be seen may open a think block before the policy's own text."""
+
     @property
     def logs(self) -> Sequence[TokenLog]:
         """One token record per context (a `fresh` injection starts another); empty for chat-only APIs."""

@@ -17,8 +17,9 @@ Line = tuple[str, Finish]
 class ScriptedDialogue(Dialogue):
     """Says what `next_line` returns; what is injected does not matter to a script."""
 
-    def __init__(self, next_line: Callable[[], Line]) -> None:
+    def __init__(self, next_line: Callable[[], Line], *, may_begin_inside_thinking: bool = False) -> None:
         self._next_line = next_line
+        self.may_begin_inside_thinking = may_begin_inside_thinking
 
     async def sample(self, stops: Sequence[str]) -> Sample:
         text, finish = self._next_line()
@@ -28,7 +29,7 @@ class ScriptedDialogue(Dialogue):
         pass
 
     def fork(self) -> Dialogue:
-        return ScriptedDialogue(self._next_line)
+        return ScriptedDialogue(self._next_line, may_begin_inside_thinking=self.may_begin_inside_thinking)
 
 
 class Oracle(Policy):
@@ -69,14 +70,18 @@ class Replay(Policy):
 
     def __init__(self, episodes: Path) -> None:
         """`episodes`: the `episodes.jsonl` of a run."""
-        self._lines: dict[tuple[str, int], list[Line]] = {
-            episode.key: [(turn.text, turn.finish or "eos") for turn in episode.transcript if turn.source == "sampled"]
-            for episode in read_episodes(episodes)
-        }
+        self._lines: dict[tuple[str, int], list[Line]] = {}
+        self._unseen: set[tuple[str, int]] = set()
+        """Episodes behind a chat template that nobody saw: those without a token record."""
+        for episode in read_episodes(episodes):
+            said = [turn for turn in episode.transcript if turn.source == "sampled"]
+            self._lines[episode.key] = [(turn.text, turn.finish or "eos") for turn in said]
+            if episode.tokens.prompt is None:
+                self._unseen.add(episode.key)
 
     def open(self, prompt: Prompt, *, seed: int, play: Play) -> Dialogue:
         key = (play.env.task.id, play.attempt)
         if key not in self._lines:
             raise InfraError(f"expected the recording to hold task {key[0]!r}, attempt {key[1]}; it does not")
         lines = iter(self._lines[key])
-        return ScriptedDialogue(lambda: next(lines, ("", "eos")))
+        return ScriptedDialogue(lambda: next(lines, ("", "eos")), may_begin_inside_thinking=key in self._unseen)
