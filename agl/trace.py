@@ -152,13 +152,15 @@ class EpisodeWriter:
 
 
 def rewrite_sorted(path: Path, order: dict[str, int]) -> list[Episode]:
-    """Keep the last record of each key, in the order (`order` of the task id, attempt); atomic.
+    """Keep the last sample of each key, else its last failure, in the order (`order` of the task id, attempt); atomic.
 
     Concurrency decides in which order episodes finish; after this the bytes no longer show it. The episodes that are
     returned have no transcript, no events and of the task its id: those of a long run would not fit into memory.
     """
     latest: dict[tuple[str, int], tuple[Episode, int]] = {}
     for episode, start in _records(path):
+        if episode.key in latest and not episode.is_sample and latest[episode.key][0].is_sample:
+            continue
         slim = {"transcript": (), "events": (), "task": {"id": episode.task["id"]}}
         latest[episode.key] = episode.model_copy(update=slim), start
     kept = sorted(latest.values(), key=lambda record: (order.get(record[0].key[0], len(order)), *record[0].key))

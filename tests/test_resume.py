@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from agl.core import Outcome, OutcomeKind, StopReason
 from agl.errors import UserError
 from agl.policies.scripted import Oracle, Random
 from agl.registry import register
 from agl.rollout import Limits
 from agl.run_folder import RunFolder
-from agl.trace import read_episodes
+from agl.trace import EpisodeWriter, read_episodes
 from eval.runner import evaluate
 from tests.agl_process import agl, command, environment
 
@@ -94,6 +95,19 @@ def test_a_line_that_only_lacks_its_break_is_kept(tmp_path: Path) -> None:
     evaluate("toy", Random(), out=tmp_path, resume=True)
     assert _keys(tmp_path) == [(f"test-{task:03d}", 0) for task in range(20)]
     assert (tmp_path / "episodes.jsonl").read_bytes().splitlines(keepends=True)[:7] == lines[:7]
+
+
+def test_a_failure_never_replaces_a_sample(tmp_path: Path) -> None:
+    """As it may stand when two processes played the same key, one after the other."""
+    evaluate("toy", Random(), limit=1, out=tmp_path)
+    file = tmp_path / "episodes.jsonl"
+    before = file.read_bytes()
+    (sample,) = read_episodes(file)
+    lost = Outcome(kind=OutcomeKind.INFRA_FAILURE, stop=StopReason.ERROR, error="down")
+    with EpisodeWriter(file) as writer:
+        writer.write(sample.model_copy(update={"score": None, "outcome": lost}))
+    assert evaluate("toy", Random(), limit=1, out=tmp_path, resume=True).n == 1
+    assert file.read_bytes() == before
 
 
 def test_a_damaged_line_inside_is_named(tmp_path: Path) -> None:
