@@ -101,16 +101,6 @@ class Observation(Frozen):
     is_error: bool = False
 
 
-class Step(Frozen):
-    """Reply to one action. `terminated`: the task is over; `truncated`: a budget of the env ended it."""
-
-    observation: Observation
-    terminated: bool = False
-    truncated: bool = False
-    stop: StopReason | None = None
-    """Why, when it ended here; None leaves it to the rollout."""
-
-
 class StopReason(StrEnum):
     """Why an episode ended; set once, by the loop or the env."""
 
@@ -120,6 +110,16 @@ class StopReason(StrEnum):
     INVALID = "invalid"
     TIMEOUT = "timeout"
     ERROR = "error"
+
+
+class Step(Frozen):
+    """Reply to one action. `terminated`: the task is over; `truncated`: a budget of the env ended it."""
+
+    observation: Observation
+    terminated: bool = False
+    truncated: bool = False
+    stop: StopReason | None = None
+    """Why, when it ended here; None leaves it to the rollout."""
 
 
 class OutcomeKind(StrEnum):
@@ -151,9 +151,6 @@ class Score(Frozen):
     reward: float = Field(allow_inf_nan=False)
     parts: Mapping[str, FiniteFloat | None] = Field(default_factory=dict)
     labels: Mapping[str, str] = Field(default_factory=dict, description="Categorical findings, e.g. an error class.")
-
-
-Step.model_rebuild()
 
 
 class Env(ABC, Generic[TaskT]):

@@ -16,7 +16,6 @@ from agl.json_text import dumps
 CONFIG = "config.json"
 EPISODES = "episodes.jsonl"
 SUMMARY = "summary.json"
-REPORT = "report.html"
 
 
 class RunFolder:

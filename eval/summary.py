@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from agl.core import Env, Frozen, Task
@@ -73,12 +73,6 @@ class Summary(Frozen):
     tokens: TokenTotals
     seconds: Seconds
     groups: dict[str, dict[str, Group]]
-
-
-def tasks_of(env: type[Env[Any]], episodes: Iterable[Episode]) -> dict[str, Task]:
-    """Task id -> task, read back from recorded episodes."""
-    recorded = {episode.task["id"]: episode.task for episode in episodes}
-    return {key: env.task_type.model_validate(task) for key, task in recorded.items()}
 
 
 def summarise(

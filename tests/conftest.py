@@ -36,7 +36,8 @@ def close(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, int | float) and isinstance(value, int | float):
         return abs(value - wanted) <= 1e-6
     if isinstance(wanted, dict):
-        return isinstance(value, dict) and value.keys() == wanted.keys() and all(close(value[k], wanted[k]) for k in wanted)
+        same = isinstance(value, dict) and value.keys() == wanted.keys()
+        return same and all(close(value[key], wanted[key]) for key in wanted)
     if isinstance(wanted, list):
         return isinstance(value, list | tuple) and len(value) == len(wanted) and all(map(close, value, wanted))
     return str(value) == str(wanted)
