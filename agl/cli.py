@@ -22,6 +22,7 @@ class Mount:
 
 
 MOUNTS: dict[str, Mount] = {
+    "data": Mount("agl.data_commands:app", "List, describe, check and build text-attributed graphs."),
     "compare": Mount("eval.compare_commands:compare", "Paired differences of two runs on the same tasks."),
     "eval": Mount("eval.commands:evaluate", "Evaluate policies on an environment; nothing is trained."),
     "grit": Mount("envs.grit.commands:app", "Build, verify, describe and rename splits of the GRIT benchmark."),
