@@ -92,22 +92,23 @@ async def rollout(
     record = _Record([], [])
     score: Score | None = None
     error: str | None = None
+    clock = asyncio.timeout(limits.deadline)
     try:
-        async with asyncio.timeout(limits.deadline):
+        async with clock:
             await _play(
                 env, task, policy, dialect, limits, shots, derived_seed(seed, task.id, attempt), attempt, record
             )
         score = env.score()
         if time.perf_counter() - started > limits.deadline:
-            raise DeadlineError(f"the episode took longer than {limits.deadline:g} s")
+            raise DeadlineError
         stop = record.stop or StopReason.ERROR
         kind = OutcomeKind.OK if stop is StopReason.ANSWER else OutcomeKind.POLICY_FAILURE
     except UserError:
         raise
-    except (TimeoutError, DeadlineError):
-        kind, stop, error = OutcomeKind.INFRA_FAILURE, StopReason.TIMEOUT, f"deadline of {limits.deadline:g} s passed"
     except Exception as caught:  # the one boundary where a fault of env or backend becomes an outcome
-        kind, stop, error = OutcomeKind.INFRA_FAILURE, StopReason.ERROR, _describe(caught)
+        late = clock.expired() or isinstance(caught, DeadlineError)  # a TimeoutError may also be a backend's own
+        kind, stop = OutcomeKind.INFRA_FAILURE, StopReason.TIMEOUT if late else StopReason.ERROR
+        error = f"deadline of {limits.deadline:g} s passed" if late else _describe(caught)
     finally:
         env.close()
     total = time.perf_counter() - started

@@ -172,6 +172,7 @@ def test_impossible_teams(roles: list[Role], said: str) -> None:
         Pipeline("team", Oracle(), roles)
 
 
+@pytest.mark.slow
 @pytest.mark.model
 async def test_six_agents_over_the_embedded_model() -> None:
     policy = team(build_policy("smollm2", Sampling(max_tokens=24)))

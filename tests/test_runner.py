@@ -225,17 +225,7 @@ def test_tasks_that_share_an_id_are_refused(tmp_path: Path) -> None:
         evaluate("repeating", Oracle(), out=tmp_path / "run")
 
 
-def _grit_loads() -> bool:
-    try:
-        import envs.grit.env  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-@pytest.mark.parametrize(
-    "env", ["toy", pytest.param("grit", marks=pytest.mark.skipif(not _grit_loads(), reason="no grit"))]
-)
+@pytest.mark.parametrize("env", ["toy", pytest.param("grit", marks=pytest.mark.slow)])
 def test_records_do_not_depend_on_hash_seed_or_concurrency(tmp_path: Path, env: str) -> None:
     found: dict[str, set[str]] = {"oracle": set(), "random": set()}
     for hash_seed, concurrency in ((0, 1), (1, 8), (2, 1), (0, 8)):
