@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def train(model: str, output: Path, *, source: str | None = None, **options: Any
     from train.rollouts import EpisodeTrainer
 
     torch.set_num_threads(1)
-    lora = options.pop("lora", False)
+    lora, scale = options.pop("lora", False), options.pop("scale_rewards", "group")
     fixed: dict[str, Any] = {"max_turn_tokens": 12, "max_infra_share": 1.0, "episode_retries": 0}
     episodes = EpisodeArguments(environment="word", **{**fixed, **options})
     setting = Setting(WordEnv, WordEnv.task_type, WordEnv.tasks(source), Words(WordEnv.actions), 0)
@@ -106,6 +107,7 @@ def train(model: str, output: Path, *, source: str | None = None, **options: Any
             output_dir=str(output),
             per_device_train_batch_size=2 * GROUP,
             num_generations=GROUP,
+            scale_rewards=scale,
             max_completion_length=64,
             max_steps=3,
             learning_rate=1e-3,
@@ -194,18 +196,30 @@ def test_trainer_and_sampler_agree_about_every_sampled_token(run: Run) -> None:
         assert entry["sampling/gap_max"] < 1e-3
 
 
-def check_advantages(run: Run) -> None:
+def check_advantages(run: Run, scale: str = "group") -> None:
+    """What abstains has no advantage; all others have that of a group, or a batch, without it."""
     for episodes, output in zip(run.played, run.generations, strict=True):
+        every = [episode.score.reward for episode in episodes if episode.score]
         for start in range(0, len(episodes), GROUP):
             rewards = [e.score.reward if e.score else None for e in episodes[start : start + GROUP]]
             found = group(rewards)
-            spread = (
-                math.sqrt(sum(value**2 for value in found.centred if value is not None) / (found.used - 1))
-                if found.used > 1
-                else 0.0
-            )
-            expected = [0.0 if value is None else value / (spread + 1e-4) for value in found.centred]
+            spread = _deviation(every if scale == "batch" else [reward for reward in rewards if reward is not None])
+            unit = 1.0 if scale == "none" else spread + 1e-4
+            expected = [0.0 if value is None else value / unit for value in found.centred]
             assert output["advantages"][start : start + GROUP].tolist() == pytest.approx(expected, abs=1e-3)
+
+
+def survivors(run: Run) -> set[int]:
+    """How many members of a group were samples, for all groups."""
+    return {
+        sum(episode.is_sample for episode in episodes[start : start + GROUP])
+        for episodes in run.played
+        for start in range(0, len(episodes), GROUP)
+    }
+
+
+def _deviation(rewards: list[float]) -> float:
+    return statistics.stdev(rewards) if len(rewards) > 1 else 0.0
 
 
 def test_advantages_are_those_of_the_group(run: Run) -> None:
@@ -214,6 +228,8 @@ def test_advantages_are_those_of_the_group(run: Run) -> None:
 
 def test_failed_machinery_abstains(shaky: Run) -> None:
     check_advantages(shaky)
+    assert 1 in survivors(shaky)
+    assert survivors(shaky) & {2, 3}
     failed = 0
     for episodes, output in zip(shaky.played, shaky.generations, strict=True):
         mask = output["completion_mask"] * output["tool_mask"]
@@ -231,7 +247,14 @@ def test_failed_machinery_abstains(shaky: Run) -> None:
     assert all(math.isfinite(entry["grad_norm"]) for entry in shaky.history)
 
 
-def test_machinery_that_keeps_failing_ends_the_run(tiny: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scale", ["batch", "none"])
+def test_what_abstains_counts_nowhere_however_rewards_are_scaled(tiny: str, tmp_path: Path, scale: str) -> None:
+    found = train(tiny, tmp_path, source="shaky", scale_rewards=scale)
+    check_advantages(found, scale)
+    assert survivors(found) & {1, 2, 3}
+
+
+def test_machinery_that_keeps_failing_ends_the_run() -> None:
     from agl.errors import InfraError
     from train.plan import EpisodeArguments
     from train.rollouts import EpisodeTrainer, earned

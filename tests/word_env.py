@@ -17,10 +17,10 @@ _TOPICS = ("rain", "stone", "bread", "glass", "smoke", "rope", "salt", "wool", "
 
 
 class WordTask(Task):
-    """Say words about `topic`. In a `shaky` task the machinery fails for words with an even number of letters."""
+    """Say words about `topic`. The machinery fails when the letters of the first words are no multiple of `sound`."""
 
     topic: str
-    shaky: bool = False
+    sound: int = 1
 
 
 class Say(Action):
@@ -40,7 +40,7 @@ class WordEnv(Env[WordTask]):
     @classmethod
     def tasks(cls, source: str | None = None, *, seed: int = 0, limit: int | None = None) -> Sequence[WordTask]:
         return [
-            WordTask(id=f"word-{number}", env="word", topic=topic, shaky=source == "shaky" and number % 2 == 0)
+            WordTask(id=f"word-{number}", env="word", topic=topic, sound=2 + number % 2 if source == "shaky" else 1)
             for number, topic in enumerate(_TOPICS[:limit])
         ]
 
@@ -53,7 +53,7 @@ class WordEnv(Env[WordTask]):
 
     def act(self, action: Action | Malformed) -> Step:
         self._said.append(action.text if isinstance(action, Say | Malformed) else "")
-        if self.task.shaky and sum(map(len, self._said)) % 2 == 0:
+        if len(self._said[0]) % self.task.sound:
             raise InfraError("the word server is down")
         over = len(self._said) == 3
         note = Observation(text=f"heard {len(self._said)}")
@@ -83,7 +83,7 @@ class Words(Dialect):
     def protocol(self) -> str:
         return "End each word with a blank."
 
-    def parse(self, text: str) -> list[Action | Malformed]:
+    def parse(self, text: str, *, may_begin_inside_thinking: bool = True) -> list[Action | Malformed]:
         return [Say(text=text)]
 
     def write(self, action: Action, thought: str = "") -> str:
