@@ -119,7 +119,14 @@ class Step(Frozen):
     terminated: bool = False
     truncated: bool = False
     stop: StopReason | None = None
-    """Why, when it ended here; None leaves it to the rollout."""
+    """Why, when it ended here; None: it follows from the flags."""
+
+    @property
+    def ended(self) -> StopReason | None:
+        """Why the episode ended with this step; None when it goes on."""
+        if not (self.terminated or self.truncated):
+            return None
+        return self.stop or (StopReason.ANSWER if self.terminated else StopReason.MAX_TURNS)
 
 
 class OutcomeKind(StrEnum):
@@ -128,6 +135,11 @@ class OutcomeKind(StrEnum):
     OK = "ok"
     POLICY_FAILURE = "policy_failure"
     INFRA_FAILURE = "infra_failure"
+
+    @classmethod
+    def of(cls, stop: StopReason) -> OutcomeKind:
+        """Of an episode whose machinery worked."""
+        return cls.OK if stop is StopReason.ANSWER else cls.POLICY_FAILURE
 
 
 class Outcome(Frozen):

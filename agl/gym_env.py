@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import gymnasium
 from gymnasium import spaces
 
-from agl.core import Env, Malformed, OutcomeKind, StopReason, Task
+from agl.core import Env, Malformed, OutcomeKind, Task
 from agl.dialects import dialect_for
 from agl.errors import UserError
 from agl.json_text import dumps
@@ -133,27 +133,22 @@ class TextEnv(gymnasium.Env[str, str]):
         was_over = self._env.is_over
         self._said.append(action)
         shown, malformed = [], []
-        terminated = truncated = False
-        stop: StopReason | None = None
         for parsed in self._dialect.parse(action):
             if isinstance(parsed, Malformed):
                 malformed.append(parsed.reason)
             step = self._env.step(parsed)
             shown.append(step.observation.text)
-            terminated, truncated, stop = step.terminated, step.truncated, step.stop
-            if terminated or truncated:
+            if step.ended is not None:
                 break
         observation = "\n".join(shown)
         self._said.append(observation)
         info: dict[str, Any] = {"task": self._env.task.id, "malformed": malformed}
-        if not (terminated or truncated) or was_over:
-            return observation, 0.0, terminated, truncated, info
+        if step.ended is None or was_over:
+            return observation, 0.0, step.terminated, step.truncated, info
         score = self._env.score()
-        stop = stop or (StopReason.ANSWER if terminated else StopReason.MAX_TURNS)
-        kind = OutcomeKind.OK if stop is StopReason.ANSWER else OutcomeKind.POLICY_FAILURE
         info |= {"total": score.total, "parts": dict(score.parts), "labels": dict(score.labels)}
-        info |= {"outcome": kind.value, "stop": stop.value}
-        return observation, score.reward, terminated, truncated, info
+        info |= {"outcome": OutcomeKind.of(step.ended).value, "stop": step.ended.value}
+        return observation, score.reward, step.terminated, step.truncated, info
 
     def render(self) -> str | None:
         """Everything said in this episode, with `render_mode="ansi"`."""

@@ -102,7 +102,7 @@ async def rollout(
         if time.perf_counter() - started > limits.deadline:
             raise DeadlineError
         stop = record.stop or StopReason.ERROR
-        kind = OutcomeKind.OK if stop is StopReason.ANSWER else OutcomeKind.POLICY_FAILURE
+        kind = OutcomeKind.of(stop)
     except UserError:
         raise
     except Exception as caught:  # the one boundary where a fault of env or backend becomes an outcome
@@ -198,8 +198,8 @@ def _act(env: Env[Any], actions: Sequence[Action | Malformed], record: _Record) 
                 is_error=step.observation.is_error,
             )
         )
-        if step.terminated or step.truncated:
-            record.stop = step.stop or (StopReason.ANSWER if step.terminated else StopReason.MAX_TURNS)
+        record.stop = step.ended
+        if record.stop is not None:
             break
     return replies
 

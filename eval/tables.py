@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 
+from agl.graphs.naming import natural_key
 from eval.summary import Metric, Summary
 
 ALL = "all"
@@ -98,14 +98,10 @@ def cell(metric: Metric | None, *, with_interval: bool = True) -> str:
 def _rows(summary: Summary) -> dict[tuple[str, str], Mapping[str, Metric]]:
     rows: dict[tuple[str, str], Mapping[str, Metric]] = {(ALL, ""): summary.metrics}
     for facet, groups in summary.groups.items():
-        for value in sorted(groups, key=_natural):
+        for value in sorted(groups, key=natural_key):
             rows[facet, value] = groups[value].metrics
     return rows
 
 
 def _label(facet: str, value: str) -> str:
     return ALL if facet == ALL else f"{facet} = {value}"
-
-
-def _natural(text: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
