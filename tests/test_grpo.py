@@ -73,7 +73,8 @@ def train(model: str, output: Path, *, source: str | None = None, **options: Any
     from transformers import AutoTokenizer
     from trl.trainer.grpo_config import GRPOConfig
 
-    from train.plan import EpisodeArguments, Setting
+    from train.options import EpisodeArguments
+    from train.plan import Setting
     from train.rollouts import EpisodeTrainer
 
     torch.set_num_threads(1)
@@ -256,7 +257,7 @@ def test_what_abstains_counts_nowhere_however_rewards_are_scaled(tiny: str, tmp_
 
 def test_machinery_that_keeps_failing_ends_the_run() -> None:
     from agl.errors import InfraError
-    from train.plan import EpisodeArguments
+    from train.options import EpisodeArguments
     from train.rollouts import EpisodeTrainer, earned
 
     episode = Episode.model_validate_json(_FAILED)

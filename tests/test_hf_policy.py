@@ -24,8 +24,9 @@ from tests.toy_env import ToyEnv
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from agl.policies import hf  # noqa: E402
-from agl.policies.hf import HfPolicy, Prefix, generate  # noqa: E402
+from agl.policies import decoding, hf  # noqa: E402
+from agl.policies.decoding import Prefix, generate  # noqa: E402
+from agl.policies.hf import HfPolicy  # noqa: E402
 
 pytestmark = pytest.mark.model
 
@@ -154,7 +155,7 @@ def test_draws_follow_the_distribution() -> None:
     import random
 
     streams = [random.Random(seed) for seed in range(4000)]
-    tokens, values = hf._choose(logits, 1.0, 0.9, streams)
+    tokens, values = decoding._choose(logits, 1.0, 0.9, streams)
     shares = [tokens.count(token) / 4000 for token in range(4)]
     assert shares == pytest.approx([0.5 / 0.95, 0.3 / 0.95, 0.15 / 0.95, 0.0], abs=0.03)
     assert values[0] == pytest.approx(float(torch.tensor([0.5, 0.3, 0.15])[tokens[0]].div(0.95).log()), abs=1e-5)
@@ -167,7 +168,7 @@ def test_a_token_that_reaches_past_the_stop_is_kept_in_the_ids_only(policy: HfPo
     (made,) = generate(policy.model, policy.tokenizer, rows(policy)[:1], stops=[inside], max_tokens=40)
     assert made.finish == "stop"
     assert made.text.endswith(inside)
-    assert len(hf.decode(policy.tokenizer, made.ids)) > len(made.text)
+    assert len(decoding.decode(policy.tokenizer, made.ids)) > len(made.text)
     assert made.ids == whole.ids[: len(made.ids)]
 
 

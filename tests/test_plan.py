@@ -14,7 +14,8 @@ pytest.importorskip("trl")
 from agl.cli import build
 from agl.errors import UserError
 from train.memory import count_parameters, memory_plan, model_config
-from train.plan import EpisodeArguments, make_plan, plan_file, read_arguments, refuse_inert, setting
+from train.options import EpisodeArguments, read_arguments, refuse_inert
+from train.plan import make_plan, plan_file, setting
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 TINY = CONFIGS / "train" / "grit_tiny_cpu.yaml"

@@ -21,7 +21,8 @@ from agl.tokens import TokenLog
 from agl.trace import Episode
 from tests.toy_env import ToyEnv
 from train.groups import RewardError
-from train.plan import EpisodeArguments, setting
+from train.options import EpisodeArguments
+from train.plan import setting
 from train.rollouts import dataset_of, earned, row_of, summary
 from train.shaping import format_credit
 

@@ -29,7 +29,8 @@ def main(argv: list[str]) -> None:
     # 1. Options. Whatever is unknown or would do nothing ends here, before weights load.
     from agl.policies.hf import resolve_model
     from train.commands import print_plan
-    from train.plan import make_plan, prompt_lengths, read_arguments, refuse_inert, setting, tokenizer_template
+    from train.options import read_arguments, refuse_inert
+    from train.plan import make_plan, prompt_lengths, setting, tokenizer_template
 
     episodes, grpo, model = read_arguments(argv)
     values = {field.name: getattr(grpo, field.name) for field in dataclasses.fields(grpo)}

@@ -23,13 +23,15 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from agl.core import OutcomeKind, StopReason
 from agl.errors import InfraError, UserError
 from agl.messages import Prompt
-from agl.policies.hf import HfPolicy, Prefix, context_length
+from agl.policies.decoding import Prefix, context_length
+from agl.policies.hf import HfPolicy
 from agl.policies.policy import Play, Sampling
 from agl.policies.token_dialogue import LocalEncoder, TokenDialogue
 from agl.rollout import Job, Limits, derived_seed, rollouts
 from agl.trace import Episode, EpisodeWriter
 from train.groups import group
-from train.plan import EpisodeArguments, Setting
+from train.options import EpisodeArguments
+from train.plan import Setting
 from train.shaping import format_credit
 
 STRIKES = 3

@@ -17,7 +17,8 @@ from typing import Any
 from agl.errors import AglError, InfraError, UserError
 from agl.messages import Prompt
 from agl.policies.chat_template import ChatTemplate
-from agl.policies.hf import adapter_base, decode, read_template, resolve_model
+from agl.policies.decoding import decode
+from agl.policies.hf import adapter_base, read_template, resolve_model
 from agl.policies.policy import Finish, Play, Policy, Sampling
 from agl.policies.token_dialogue import Generated, LocalEncoder, Request, TokenDialogue
 

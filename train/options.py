@@ -1,0 +1,252 @@
+"""The options of a training run: what they are, which are refused, and how a config and flags are read."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, get_type_hints
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from agl.config import read_yaml
+from agl.errors import UserError
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+@dataclass
+class EpisodeArguments:
+    """What the episodes of a training run are. Everything else is an option of TRL's GRPOConfig or ModelConfig."""
+
+    environment: str = dataclasses.field(default="grit", metadata={"help": "Registered name of the environment."})
+    environment_options: dict[str, Any] | str | None = dataclasses.field(
+        default=None,
+        metadata={"help": "Keyword arguments of the environment class, as a map (on the command line: JSON)."},
+    )
+    source: str | None = dataclasses.field(
+        default=None, metadata={"help": "Split or file the tasks come from; default: the environment's small one."}
+    )
+    task_facets: dict[str, str] | str | None = dataclasses.field(
+        default=None,
+        metadata={"help": "Keep tasks with these values of the environment's facets, a map (command line: JSON)."},
+    )
+    task_limit: Annotated[int, Field(ge=1)] | None = dataclasses.field(default=None, metadata={"help": "Most tasks."})
+    task_seed: int = dataclasses.field(default=0, metadata={"help": "Seed of a generated split."})
+    dialect: str | None = dataclasses.field(
+        default=None, metadata={"help": "How actions are written; default: the paper's own."}
+    )
+    chat_template: str | None = dataclasses.field(
+        default=None, metadata={"help": "Jinja file, or `training` for TRL's training template."}
+    )
+    shots: Annotated[int, Field(ge=0)] = dataclasses.field(
+        default=0, metadata={"help": "Worked examples in each prompt."}
+    )
+    max_prompt_tokens: Positive = dataclasses.field(
+        default=4096, metadata={"help": "Longest prompt; a longer one is an error before the run."}
+    )
+    max_turn_tokens: Positive = dataclasses.field(default=512, metadata={"help": "Most new tokens in one turn."})
+    max_turns: Positive = dataclasses.field(
+        default=64, metadata={"help": "Most turns; a backstop, environments have budgets of their own."}
+    )
+    episode_deadline: Annotated[float, Field(gt=0)] = dataclasses.field(
+        default=300.0, metadata={"help": "Wall-clock seconds for one episode."}
+    )
+    episode_retries: Annotated[int, Field(ge=0)] = dataclasses.field(
+        default=1, metadata={"help": "Fresh attempts after an infrastructure failure."}
+    )
+    concurrency: Annotated[int, Field(ge=1)] | None = dataclasses.field(
+        default=None, metadata={"help": "Most episodes at once per rank; default: all."}
+    )
+    truncated_episodes: Literal["train", "mask"] = dataclasses.field(
+        default="train",
+        metadata={
+            "help": (
+                "Episodes cut by a token limit: `train` on them like any other; `mask`: they count in the group, "
+                "but give no gradient."
+            )
+        },
+    )
+    format_credit: Annotated[float, Field(ge=0, allow_inf_nan=False)] = dataclasses.field(
+        default=0.0,
+        metadata={
+            "help": (
+                "SHAPING, in no paper, off by default: adds up to this much for keeping to the protocol. "
+                "For models that start without any valid episode."
+            )
+        },
+    )
+    max_infra_share: Annotated[float, Field(ge=0, le=1)] = dataclasses.field(
+        default=0.05,
+        metadata={
+            "help": "Stop when a larger share of episodes fails for the machinery's fault, three batches in a row."
+        },
+    )
+    save_episodes: bool = dataclasses.field(
+        default=True, metadata={"help": "Write every episode to OUTPUT_DIR/episodes."}
+    )
+
+    def __post_init__(self) -> None:
+        """Check types and ranges.
+
+        Raises:
+            UserError: the first option that is out of range.
+        """
+        for name in ("environment_options", "task_facets"):
+            setattr(self, name, as_map(name, getattr(self, name)))
+        for name, adapter in _adapters().items():
+            try:
+                setattr(self, name, adapter.validate_python(getattr(self, name)))
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                said = first["msg"][0].lower() + first["msg"][1:]
+                raise UserError(f"option {name}: {said}, got {first['input']!r}; correct it") from None
+
+
+def as_map(name: str, value: Any) -> dict[str, Any] | None:
+    found = value
+    if isinstance(value, str):
+        try:
+            found = json.loads(value)
+        except ValueError:
+            found = value
+    if not isinstance(found, dict | None):
+        raise UserError(f"option {name}: expected a map (on the command line a JSON object), got {value!r}; correct it")
+    return found
+
+
+def _adapters() -> dict[str, TypeAdapter[Any]]:
+    hints = get_type_hints(EpisodeArguments, include_extras=True)
+    strict = ConfigDict(strict=True)
+    return {name: TypeAdapter(hint, config=strict) for name, hint in hints.items()}
+
+
+REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "use_vllm": (
+        (False,),
+        "rollouts through vLLM are not part of train/grpo.py yet; set use_vllm: false to sample with transformers",
+    ),
+    "use_transformers_continuous_batching": ((False,), "episodes are batched by AGL's own sampler; leave it out"),
+    "use_transformers_paged": ((False, None), "episodes are batched by AGL's own sampler; leave it out"),
+    "top_p": ((1.0,), "training needs the whole distribution, else the importance ratios are wrong; set top_p: 1"),
+    "top_k": ((0, None), "training needs the whole distribution, else the importance ratios are wrong; leave it out"),
+    "min_p": ((None,), "training needs the whole distribution, else the importance ratios are wrong; leave it out"),
+    "repetition_penalty": ((1.0,), "AGL's sampler applies no penalties; leave it out"),
+    "generation_kwargs": ((None, {}), "AGL's sampler does not read them; leave them out"),
+    "cache_implementation": ((None,), "AGL's sampler does not read it; leave it out"),
+    "chat_template_kwargs": ((None, {}), "prompts are written by AGL; use chat_template instead"),
+    "max_tool_calling_iterations": ((None,), "episodes are played by AGL; use max_turns instead"),
+    "mask_truncated_completions": (
+        (False,),
+        "TRL judges truncation by the last token, which is wrong for episodes that end in a tag; "
+        "use truncated_episodes: mask",
+    ),
+    "reward_weights": ((None,), "there is one reward, that of the environment; use environment_options"),
+    "remove_unused_columns": ((False, None), "the task column is needed; leave it out"),
+    "ds3_gather_for_generation": (
+        (True,),
+        "without gathering, each forward pass is collective and ranks whose episodes differ in length wait for ever; "
+        "set ds3_gather_for_generation: true",
+    ),
+    "fsdp": ((None, "", [], False), "FSDP gathers in each forward pass, so ranks would wait for ever; use ZeRO-3"),
+    "do_eval": ((False,), "evaluate checkpoints with `agl eval ENV --policy hf:CHECKPOINT`; leave it out"),
+    "eval_strategy": (("no",), "evaluate checkpoints with `agl eval ENV --policy hf:CHECKPOINT`; leave it out"),
+}
+"""Options of GRPOConfig that AGL's rollout would leave without effect: name -> (values allowed, what to do)."""
+
+
+def refuse_inert(grpo: Mapping[str, Any], *, but: Iterable[str] = ()) -> None:
+    """Refuse options that would be read and do nothing.
+
+    Args:
+        grpo: values of GRPOConfig fields.
+        but: names not to look at.
+
+    Raises:
+        UserError: names the option, its legal value and the remedy.
+    """
+    for name, (allowed, remedy) in REFUSED.items():
+        if name in grpo and name not in but and grpo[name] not in allowed:
+            raise UserError(f"option {name}: expected {allowed[0]!r}, got {grpo[name]!r}: {remedy}")
+    if not grpo.get("temperature", 1.0) > 0:
+        raise UserError(f"option temperature: expected a number above 0, got {grpo['temperature']!r}; train at 1.0")
+
+
+def check_keys(keys: Iterable[str], place: str) -> None:
+    """Refuse keys that are options of nothing.
+
+    Raises:
+        UserError: with the nearest legal option, and the episode options in full.
+    """
+    from trl.trainer.grpo_config import GRPOConfig
+    from trl.trainer.model_config import ModelConfig
+
+    sections: Any = (EpisodeArguments, GRPOConfig, ModelConfig)
+    episode, *others = ([field.name for field in dataclasses.fields(cls)] for cls in sections)
+    legal = {*episode, *(name for names in others for name in names), "env"}
+    for key in keys:
+        if key not in legal:
+            near = difflib.get_close_matches(key, sorted(legal), n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "correct or remove it"
+            raise UserError(
+                f"unknown option {key!r} {place}; {hint} Legal: {', '.join(episode)}, "
+                "and every option of TRL's GRPOConfig and ModelConfig (see --help)"
+            )
+
+
+def read_arguments(argv: Sequence[str]) -> tuple[EpisodeArguments, Any, Any]:
+    """(EpisodeArguments, GRPOConfig, ModelConfig) out of `--config FILE` and flags; flags win.
+
+    Raises:
+        UserError: an unreadable file, an unknown option, a value out of range.
+    """
+    from trl.scripts.utils import TrlParser
+    from trl.trainer.grpo_config import GRPOConfig
+    from trl.trainer.model_config import ModelConfig
+
+    argv = list(argv)
+    flags = argv
+    if "--config" in argv:
+        place = argv.index("--config")
+        if place + 1 == len(argv):
+            raise UserError("expected a file after --config, got nothing; name a YAML file of configs/train")
+        check_file(Path(argv[place + 1]))
+        flags = argv[:place] + argv[place + 2 :]
+    sections: Any = (EpisodeArguments, GRPOConfig, ModelConfig)
+    parser = TrlParser(sections, allow_abbrev=False)
+    vars(parser)["error"] = _refuse
+    _, unknown = parser.parse_known_args(flags)
+    if unknown:
+        check_keys([word[2:].partition("=")[0].replace("-", "_") for word in unknown if word.startswith("--")], "given")
+        raise UserError(f"expected options (--name value), got {' '.join(unknown)}; remove it")
+    try:
+        filled = parser.parse_args_and_config(argv)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"the options do not fit together: {' '.join(str(error).split())}") from None
+    episode, grpo, model = filled
+    if not model.model_name_or_path:
+        raise UserError("expected model_name_or_path, got none; set it to smollm2, a folder or a Hub id")
+    return episode, grpo, model
+
+
+def _refuse(message: str) -> NoReturn:
+    raise UserError(f"{' '.join(message.split())}; correct it, --help lists every option")
+
+
+def check_file(file: Path) -> dict[str, Any]:
+    """The options in a training config, their names checked.
+
+    Raises:
+        UserError: an unreadable file or an unknown option.
+    """
+    values = read_yaml(file)
+    if not isinstance(values.get("env", {}), dict):
+        raise UserError(
+            f"option env in {file}: TRL keeps that name for a map of environment variables; "
+            f"write environment: {values['env']}"
+        )
+    check_keys(values, f"in {file}")
+    return values
