@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from agl.graphs.text_graph import SPLITS, TextGraph
+from agl.graphs.text_graph import SPLITS, TextGraph, TextGraphError
 
 LINKED_FACTOR = 1.5
 """Linked pairs must be this many times as alike as random pairs."""
@@ -158,7 +158,10 @@ def check_folder(path: str | Path, *, seed: int = 0) -> Report:
         return Report(**{**report.__dict__, "findings": report.findings + stale})
     from agl.graphs.sources import open_graph
 
-    return check(open_graph(folder, allow_synthetic_text=True), seed=seed)
+    try:
+        return check(open_graph(folder, allow_synthetic_text=True), seed=seed)
+    except TextGraphError as error:
+        return Report(folder.name, findings=(Finding("error", error.code, str(error)),))
 
 
 def homophily(graph: TextGraph) -> float | None:
@@ -193,6 +196,18 @@ def alignments(graph: TextGraph, shifts: tuple[int, ...] = (-1, 0, 1), seed: int
     return {k: _probe(graph, matrix, _shifted(order, k, graph.n), edges, strangers, rng) for k in shifts}
 
 
+def join_alignments(
+    graph: TextGraph, texts: Mapping[int, str], shifts: tuple[int, ...] = (-1, 0, 1)
+) -> dict[int, Alignment]:
+    """The probe for each shift k of a join where node number i (its id) gets `texts[i + k]`, before texts are lost.
+
+    Raises:
+        ValueError: an id of `graph` is no whole number.
+    """
+    numbers = [int(name) for name in graph.ids]
+    return {k: alignment(_with_texts(graph, [texts.get(number + k, "") for number in numbers])) for k in shifts}
+
+
 def best_shift(probes: Mapping[int, Alignment]) -> int:
     """The shift under which linked pairs are `SHIFT_FACTOR` times as alike as they stand and labels fit no worse; or 0.
 
@@ -209,17 +224,22 @@ def best_shift(probes: Mapping[int, Alignment]) -> int:
 
 def shifted(graph: TextGraph, shift: int) -> TextGraph:
     """`graph` with the text of node i + `shift` at node i, as proposed by `check`; empty where there is none."""
-    rows = _shifted(_by_number(graph), shift, graph.n)
+    rows = _shifted(_by_number(graph), shift, graph.n).tolist()
+    moved = _with_texts(graph, ["" if row < 0 else graph.text(row) for row in rows])
+    return moved.replaced(meta={**graph.meta, "text_shift": shift})
+
+
+def _with_texts(graph: TextGraph, texts: list[str]) -> TextGraph:
     return TextGraph.build(
         graph.ids,
-        ["" if row < 0 else graph.text(row) for row in rows.tolist()],
+        texts,
         graph.arcs() if graph.directed else graph.edges(),
         labels=graph.labels,
         class_names=graph.class_names,
         split=graph.split,
         splits=graph.splits,
         directed=graph.directed,
-        meta={**graph.meta, "text_shift": shift},
+        meta=graph.meta,
     )
 
 

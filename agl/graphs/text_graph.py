@@ -324,7 +324,7 @@ class TextGraph:
         """SHA-256 over ids, texts, extras, edges, labels, classes and splits; the same in any process."""
         if self.path is not None:
             return str(json.loads((self.path / META).read_text(encoding="utf-8"))["content_hash"])
-        digest = hashlib.sha256(f"{CACHE_VERSION} {self._texts_hash} {self.directed}".encode())
+        digest = hashlib.sha256(f"{self._texts_hash} {self.directed}".encode())
         digest.update(dumps([list(self.class_names), list(self.splits)]).encode())
         for array in (self.labels, self.split, *self.splits.values(), self.out_indptr, self.out_indices):
             digest.update(np.ascontiguousarray(array).tobytes())

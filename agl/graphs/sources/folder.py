@@ -128,7 +128,9 @@ def _read(folder: Path, refuse: Refuse) -> TextGraph:
                 )
             )
     edges, facts = _edges(folder / EDGES, nodes.index, refuse)
-    facts.update({key: value for key, value in meta.items() if key not in ("checksum", "counts", "class_names")})
+    facts.update(
+        {key: value for key, value in meta.items() if key not in ("checksum", "counts", "class_names", "directed")}
+    )
     return TextGraph.build(
         list(nodes.index),
         nodes.texts,

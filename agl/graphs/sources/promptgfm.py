@@ -34,13 +34,13 @@ def read_tables(folder: Path, shift: int = 0) -> TextGraph:
 
 
 def _read(folder: Path, shift: int) -> TextGraph:
-    from agl.graphs.data_check import alignment, best_shift
+    from agl.graphs.data_check import best_shift, join_alignments
 
-    labels = {row[0]: row[1] for row in _columns(folder / LABELS)}
-    ids = list(labels)
+    labels = list(_columns(folder / LABELS))
+    ids = [row[0] for row in labels]
     table = [{"id": row[0], "text": text_of(row[1:])} for row in _columns(folder / TEXTS)]
     full = {row[0]: row[1] for row in _columns(folder / CLASSES)} if (folder / CLASSES).is_file() else {}
-    names = [full.get(label, label) for label in labels.values()]
+    names = [full.get(row[1], row[1]) for row in labels]
     class_names = natural_order(names)
     edges = edge_rows(ids, ((row[0], row[1]) for row in _columns(folder / EDGES)))
     codes = [class_names.index(name) for name in names]
@@ -50,9 +50,7 @@ def _read(folder: Path, shift: int) -> TextGraph:
         return TextGraph.build(ids, texts, edges, labels=codes, class_names=class_names, directed=True, meta=meta)
 
     if shift == 0 and _whole(ids) and _whole(row["id"] for row in table):
-        by_number = {int(row["id"]): row["text"] for row in table}
-        texts = {k: [by_number.get(int(name) + k, "") for name in ids] for k in (-1, 0, 1)}
-        probes = {k: alignment(graph(column)) for k, column in texts.items()}
+        probes = join_alignments(graph([""] * len(ids)), {int(row["id"]): row["text"] for row in table})
         best = best_shift(probes)
         if best:
             raise TextGraphError(

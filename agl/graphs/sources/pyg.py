@@ -9,7 +9,6 @@ give a table. Chameleon has none at all; its texts are its feature numbers, and 
 from __future__ import annotations
 
 import importlib
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +85,7 @@ def _class_names(name: str) -> list[str]:
 
 def _download(file: str) -> Path:
     hub = _package("huggingface_hub")
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries would hide the one sentence below
+    hub.utils.logging.set_verbosity_error()  # its retries would hide the one sentence below
     try:
         return Path(hub.hf_hub_download(HUB, file, repo_type="dataset"))
     except Exception as error:
