@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ from agl.messages import Injection, Message, Prompt
 from agl.policies.build import build_policy
 from agl.policies.openai_api import OpenAIPolicy, close_tag
 from agl.policies.policy import Dialogue, Sampling
+from agl.policies.scripted import Replay
 from agl.rollout import Limits, rollout
+from agl.trace import EpisodeWriter
 from tests.toy_env import ToyEnv
 
 PLAY: Any = None
@@ -366,10 +369,14 @@ async def test_an_answer_that_a_filter_cut_is_no_sample(server: ChatServer) -> N
     assert episode.score is None
 
 
-async def test_a_think_block_may_have_been_opened_by_a_template_nobody_sees(server: ChatServer) -> None:
+async def test_a_think_block_may_have_been_opened_by_a_template_nobody_sees(server: ChatServer, tmp_path: Path) -> None:
     server.reply = lambda _: (200, chat("hm</think><answer>nowhere"))
     episode = await rollout(ToyEnv(), ToyEnv.tasks(limit=1)[0], policy(server))
     assert [event.action for event in episode.events] == ["answer"]
+    with EpisodeWriter(tmp_path / "episodes.jsonl") as writer:
+        writer.write(episode)
+    again = await rollout(ToyEnv(), ToyEnv.tasks(limit=1)[0], Replay(tmp_path / "episodes.jsonl"))
+    assert (again.events, again.score) == (episode.events, episode.score)
 
 
 def test_one_policy_serves_one_loop_after_another(server: ChatServer) -> None:

@@ -2,7 +2,8 @@
 
 TRL hands `rollout_func` the prompts of a generation, already repeated; each becomes one `agl.rollout` episode of the
 model in training, and its token log one row. What the policy did wrong is scored and trained on. What the machinery
-did wrong abstains: its row has an all-zero mask, and its reward enters neither mean nor spread of its group.
+did wrong abstains: its row has an all-zero mask, and its reward enters neither mean nor spread of its group. Loss types
+that average over rows (grpo, dr_grpo) still count the empty row; those over tokens (dapo, bnpo) do not.
 """
 
 from __future__ import annotations
