@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from agl.messages import Injection
 from agl.policies.policy import Dialogue, Play, Policy
 from agl.tokens import TokenLog
 from agl.trace import Episode, Event, Tokens, Turn
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,8 @@ async def rollout(
                 env, task, policy, dialect, limits, shots, derived_seed(seed, task.id, attempt), attempt, record
             )
         score = env.score()
+        if not isinstance(score, Score):
+            raise TypeError(f"expected a Score from {env.name}.score(), got {type(score).__name__}; correct the env")
         if time.perf_counter() - started > limits.deadline:
             raise DeadlineError
         stop = record.stop or StopReason.ERROR
@@ -110,7 +115,7 @@ async def rollout(
         kind, stop = OutcomeKind.INFRA_FAILURE, StopReason.TIMEOUT if late else StopReason.ERROR
         error = f"deadline of {limits.deadline:g} s passed" if late else _describe(caught)
     finally:
-        env.close()
+        _close(env)
     total = time.perf_counter() - started
     return Episode(
         task=task.model_dump(mode="json"),
@@ -213,7 +218,16 @@ def _count(record: _Record) -> Tokens:
 
 
 def _describe(error: Exception) -> str:
-    return str(error) if isinstance(error, InfraError) else f"{type(error).__name__}: {error}"
+    said = str(error) if isinstance(error, InfraError) else f"{type(error).__name__}: {error}"
+    return " ".join(said.split())
+
+
+def _close(env: Env[Any]) -> None:
+    """Close the env; what it breaks by that comes after the episode and cannot change it."""
+    try:
+        env.close()
+    except Exception:
+        logger.warning("closing the environment %s failed", env.name, exc_info=True)
 
 
 async def rollout_with_retries(
