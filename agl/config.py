@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import json
 import re
 import types
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from agl.errors import UserError
 
@@ -70,6 +71,39 @@ def load_config(
             raise UserError(f"expected the option {place}, got nothing; give it, or write --set {place}=...") from None
         said = first["msg"][0].lower() + first["msg"][1:]
         raise UserError(f"option {place}: {said}, got {first['input']!r}; correct it") from None
+
+
+def checked_options(make: Callable[..., Any], options: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """`options` as keyword arguments of `make`, each of the type that its annotation says.
+
+    Args:
+        what: names `make` in the messages, such as `the environment grit`.
+
+    Raises:
+        UserError: an unknown option or a value of the wrong type.
+    """
+    parameters = inspect.signature(make, eval_str=True).parameters.values()
+    named = {one.name: one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    legal = [one.name for one in named.values() if one.kind is one.KEYWORD_ONLY or one.default is not one.empty]
+    for option, value in options.items():
+        if option not in legal and (option in named or not takes_any):
+            near = difflib.get_close_matches(option, legal, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"legal: {', '.join(legal) or 'none'}"
+            raise UserError(f"expected an option of {what}, got {option!r}; {hint}")
+        if option not in named or named[option].annotation is inspect.Parameter.empty:
+            continue
+        try:
+            _adapter(named[option].annotation).validate_python(value, strict=True)
+        except ValidationError as error:
+            said = error.errors(include_url=False)[0]["msg"]
+            said = said[0].lower() + said[1:]
+            raise UserError(f"option {option} of {what}: {said}, got {value!r}; correct it") from None
+    return dict(options)
+
+
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(annotation, config=ConfigDict(allow_inf_nan=False, arbitrary_types_allowed=True))
 
 
 def read_yaml(file: Path) -> dict[str, Any]:

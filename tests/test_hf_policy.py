@@ -299,7 +299,7 @@ def test_a_model_that_is_not_there_is_one_sentence(
 
 
 def test_a_wrong_option_is_refused_before_anything_loads() -> None:
-    with pytest.raises(UserError, match="no option 'max_bach'; it takes: device"):
+    with pytest.raises(UserError, match="got 'max_bach'; did you mean 'max_batch'"):
         build_policy("smollm2", Sampling(), max_bach=4)
 
 
@@ -343,3 +343,9 @@ def test_a_conversion_that_fails_leaves_nothing_behind(monkeypatch: pytest.Monke
     with pytest.raises(OSError, match="disk full"):
         embedded.smollm2_folder()
     assert not [path for path in (tmp_path / "models").iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused_before_weights_load(device: str) -> None:
+    with pytest.raises(UserError, match=f"expected a device that torch can use, got {device!r}"):
+        hf.load("smollm2", device=device)

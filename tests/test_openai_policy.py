@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agl.core import OutcomeKind, StopReason
+from agl.core import Malformed, OutcomeKind, StopReason
 from agl.dialects import dialect_for
 from agl.errors import InfraError, UserError
 from agl.messages import Injection, Message, Prompt
@@ -99,7 +99,7 @@ def server() -> Iterator[ChatServer]:
         def answer(self, status: int, answer: Any) -> None:
             data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(status)
-            self.send_header("Content-Type", "text/html" if isinstance(answer, bytes) else "application/json")
+            self.send_header("Content-Type", "text/html" if data.startswith(b"<") else "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
@@ -406,7 +406,64 @@ def test_names_of_policies() -> None:
     ]:
         with pytest.raises(UserError, match=words):
             build_policy(spec, Sampling())
-    with pytest.raises(UserError, match="it takes: api_key, mode"):
+    with pytest.raises(UserError, match="did you mean 'mode'"):
         build_policy("openai:m@http://h/v1", Sampling(), modus="tokens")
-    with pytest.raises(UserError, match="mode must be one of auto, tokens, messages"):
+    with pytest.raises(UserError, match="'auto', 'tokens' or 'messages'"):
         build_policy("openai:m@http://h/v1", Sampling(), mode="chat")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://h:99999/v1", "http://h:port/v1", "http://[h/v1", "http://", "ftp://h/v1", "http://:80/v1"]
+)
+def test_an_address_that_cannot_be_one_is_refused_at_once(url: str) -> None:
+    with pytest.raises(UserError, match="expected a server URL"):
+        OpenAIPolicy("m", url, Sampling())
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("retries", "many"), ("timeout", "1 min"), ("timeout", float("nan")), ("max_concurrency", 1.5), ("api_key", 5)],
+)
+def test_an_option_of_the_wrong_type_is_refused(option: str, value: object) -> None:
+    with pytest.raises(UserError, match=f"option {option} of the policy"):
+        build_policy("openai:m@http://h/v1", Sampling(), **{option: value})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"choices": "text"},
+        {"choices": [None]},
+        {"choices": [{"finish_reason": "stop"}]},
+        {"choices": [{"message": "hello"}]},
+        chat([{"type": "text", "text": "hello"}]),  # type: ignore[arg-type]
+        chat(None, tool_calls=[{"id": "c", "type": "function"}]),
+        {**chat("hello"), "usage": "none"},
+        b"",
+        b'{"choices": [',
+        b'{"choices": "\xff\xfe"}',
+    ],
+)
+async def test_an_answer_of_another_form_is_the_servers_fault(server: ChatServer, answer: Any) -> None:
+    assert type(await fails(server, 200, answer)) is InfraError
+
+
+async def test_calls_of_odd_form_are_read_as_they_stand(server: ChatServer) -> None:
+    calls = [
+        {"function": {"name": "move", "arguments": {"direction": "forward", "steps": 1}}},
+        {"id": None, "function": {"name": None, "arguments": None}},
+    ]
+    server.reply = lambda _: (200, chat(None, "tool_calls", tool_calls=calls))
+    dialogue = await opened(policy(server))
+    text = (await dialogue.sample([])).text
+    move, broken = dialect_for(ToyEnv(), "tools").parse(text)
+    assert move.model_dump() == {"direction": "forward", "steps": 1}
+    assert isinstance(broken, Malformed)
+
+
+async def test_half_a_surrogate_pair_can_be_sent_back(server: ChatServer) -> None:
+    server.reply = lambda _: (200, chat("\ud800 hi", tool_calls=[call("move\udfff", '{"a": "\ud800"}', "c")]))
+    dialogue = await opened(policy(server))
+    assert (await dialogue.sample([])).text.startswith("\ufffd hi")
+    await dialogue.sample([])
+    assert server.requests[1]["messages"][1]["tool_calls"] == [call("move\ufffd", '{"a": "\ufffd"}', "c")]

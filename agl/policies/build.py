@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from agl.config import checked_options
 from agl.errors import UserError
 from agl.policies.policy import Policy, Sampling
 from agl.registry import guarded_import
@@ -33,7 +33,7 @@ def inner_spec(spec: str) -> tuple[str, str] | None:
     return (team, inner) if team in TEAMS and bracket and spec.endswith(")") else None
 
 
-def build_policy(spec: str, sampling: Sampling, **options: Any) -> Policy:
+def build_policy(spec: str, sampling: Sampling, /, **options: Any) -> Policy:
     """The policy that `spec` names, with `options` of its class (such as `max_batch` of `hf:`).
 
     Raises:
@@ -72,11 +72,4 @@ def build_policy(spec: str, sampling: Sampling, **options: Any) -> Policy:
 
 
 def _call(make: Callable[..., Policy], spec: str, options: dict[str, Any], *arguments: Any) -> Policy:
-    parameters = inspect.signature(make).parameters.values()
-    if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
-        legal = [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
-        unknown = sorted(options.keys() - set(legal))
-        if unknown:
-            takes = f"it takes: {', '.join(legal)}" if legal else "it takes none"
-            raise UserError(f"the policy {spec!r} has no option {unknown[0]!r}; {takes}")
-    return make(*arguments, **options)
+    return make(*arguments, **checked_options(make, options, f"the policy {spec!r}"))

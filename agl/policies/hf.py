@@ -69,6 +69,11 @@ def load(
     kind = getattr(torch, dtype or ("bfloat16" if device.startswith("cuda") else "float32"), None)
     if not isinstance(kind, torch.dtype):
         raise UserError(f"dtype must be a torch dtype such as float32 or bfloat16, got {dtype!r}")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).split("\n", 1)[0]
+        raise UserError(f"expected a device that torch can use, got {device!r} ({reason}); try cpu") from None
     folder = resolve_model(model)
     base = adapter_base(folder)
     source = resolve_model(base) if base is not None else folder

@@ -15,12 +15,15 @@ import random
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy, deepcopy
-from typing import Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
+from urllib.parse import urlsplit
 
 import openai
+from pydantic import BaseModel, BeforeValidator, Field, NonNegativeInt, ValidationError
 
 from agl.dialects.tools import call_text
 from agl.errors import InfraError, UserError
+from agl.json_text import dumps
 from agl.messages import Injection, Message, Prompt
 from agl.policies.chat_template import after_turn, as_chat, check_template, probe_conversations, stand_in
 from agl.policies.policy import Dialogue, Play, Policy, Sample, Sampling
@@ -91,8 +94,8 @@ class OpenAIPolicy(Policy):
     ) -> None:
         if mode not in get_args(Mode):
             raise UserError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
-        if not re.match(r"https?://[^/]+", base_url):
-            raise UserError(f"expected a server URL such as http://127.0.0.1:8000/v1, got {base_url!r}")
+        if not _is_server_url(base_url):
+            raise UserError(f"expected a server URL such as http://127.0.0.1:8000/v1, got {base_url!r}; correct it")
         if max_concurrency < 1 or retries < 0 or timeout <= 0:
             raise UserError("max_concurrency and timeout must be positive, and retries 0 or more")
         if requests_per_minute is not None and requests_per_minute <= 0:
@@ -332,7 +335,8 @@ class OpenAIPolicy(Policy):
         except openai.APITimeoutError as error:
             raise InfraError(f"{self.base_url} did not answer within {self._timeout:g} s") from error
         except openai.APIConnectionError as error:
-            reason = error.__cause__ or error
+            cause = error.__cause__ or error
+            reason = str(cause) or type(cause).__name__
             raise InfraError(
                 f"no server answers at {self.base_url} ({reason}); start it, or correct the URL"
             ) from error
@@ -340,8 +344,8 @@ class OpenAIPolicy(Policy):
             if optional and error.status_code in (404, 405, 501) and not _names_model(error, self.model):
                 raise _NotOffered from error
             raise await self._verdict(error) from error
-        except openai.OpenAIError as error:
-            raise InfraError(f"{self.base_url} sent no readable answer: {error}") from error
+        except (openai.OpenAIError, ValueError) as error:  # ValueError: a body that is no JSON or no UTF-8
+            raise InfraError(f"{self.base_url} sent no readable answer: {' '.join(str(error).split())}") from error
 
     async def _verdict(self, error: openai.APIStatusError) -> Exception:
         said = _said(error)
@@ -393,9 +397,74 @@ def _names_model(error: openai.APIStatusError, model: str) -> bool:
     return model in _said(error)
 
 
+def _is_server_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not match, a port that is none
+        return False
+
+
+def _letters(value: Any) -> Any:
+    """Half a surrogate pair is no letter and cannot be sent back; U+FFFD stands for it."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return value
+
+
+Letters = Annotated[str, BeforeValidator(_letters)]
+
+
+class _Function(BaseModel, extra="allow"):
+    name: Annotated[Letters, BeforeValidator(lambda given: given or "")] = ""
+    arguments: Annotated[Letters, BeforeValidator(lambda given: given if isinstance(given, str) else dumps(given))] = ""
+
+
+class _Call(BaseModel, extra="allow"):
+    id: Annotated[str, BeforeValidator(lambda given: given or "call")] = "call"
+    type: str = "function"
+    function: _Function
+
+
+class _Message(BaseModel):
+    content: Letters | None = None
+    tool_calls: list[_Call] | None = None
+    reasoning_content: Letters | None = None
+    reasoning: Letters | None = None
+
+
+class _Choice(BaseModel):
+    finish_reason: str | None = None
+    message: _Message
+
+
+class _Usage(BaseModel):
+    completion_tokens: NonNegativeInt | None = None
+    total_tokens: NonNegativeInt | None = None
+
+
+class _Chat(BaseModel):
+    """What is read of a chat completion; the rest may be as it likes."""
+
+    choices: list[_Choice] = Field(min_length=1)
+    usage: _Usage | None = None
+
+
+def _chat(answer: Any, base_url: str) -> _Chat:
+    try:
+        fields = answer.to_dict(mode="python", warnings=False) if isinstance(answer, openai.BaseModel) else answer
+        return _Chat.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the answer"
+        raise InfraError(
+            f"{base_url} answered without a completion ({place}: {first['msg']}); is it an OpenAI-compatible API?"
+        ) from None
+
+
 def _only_choice(answer: Any, base_url: str) -> Any:
     choices = getattr(answer, "choices", None)
-    if not choices:
+    if not choices or not hasattr(choices[0] if isinstance(choices, list) else None, "finish_reason"):
         raise InfraError(f"{base_url} answered without a completion; is it an OpenAI-compatible API?")
     return choices[0]
 
@@ -441,12 +510,12 @@ class MessageDialogue(Dialogue):
             answer = await self._policy.chat(self._history, self._tools, budget, self._rng.getrandbits(31), stops)
         except _ContextFullError:
             return Sample(text="", finish="length", tokens=0)
-        choice = _only_choice(answer, self._policy.base_url)
+        read = _chat(answer, self._policy.base_url)
+        choice, usage = read.choices[0], read.usage
         if choice.finish_reason == "content_filter":
             raise InfraError(f"the content filter of {self._policy.base_url} cut an answer")
-        usage = answer.usage
-        self._used = usage.total_tokens if usage else 0
-        tokens = usage.completion_tokens if usage else 0
+        self._used = (usage.total_tokens if usage else None) or 0
+        tokens = (usage.completion_tokens if usage else None) or 0
         message = choice.message
         calls = message.tool_calls or []
         said = message.content or ""
@@ -460,7 +529,7 @@ class MessageDialogue(Dialogue):
         if calls:
             self._history[-1]["tool_calls"] = [call.model_dump(exclude_none=True) for call in calls]
         self._calls = [call.id for call in calls]
-        reasoning = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
+        reasoning = message.reasoning_content or message.reasoning
         text = f"<think>{reasoning}</think>\n{said}" if reasoning else said
         text += "".join(call_text(call.function.name, call.function.arguments) for call in calls)
         return Sample(text=text, finish=finish, tokens=tokens)
