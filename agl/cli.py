@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
 import agl
 from agl.errors import InfraError, UserError
@@ -33,9 +34,20 @@ MOUNTS: dict[str, Mount] = {
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]  # click's UsageError, wherever typer keeps it
 
 
+class _Group(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        """Typer ends an interrupted command without a word; an `Abort` reaches `_run`."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Abort from None
+
+
 def build(command: str | None = None) -> typer.Typer:
     """The app with the module of `command` imported and only the names and short helps of the others."""
-    app = typer.Typer(name="agl", add_completion=False, pretty_exceptions_enable=False, invoke_without_command=True)
+    app = typer.Typer(
+        name="agl", cls=_Group, add_completion=False, pretty_exceptions_enable=False, invoke_without_command=True
+    )
     app.callback(
         help="Language-model agents on graphs: evaluate them frozen, train them by reinforcement learning.\n\n"
         "Example: agl eval grit --policy oracle --limit 12"

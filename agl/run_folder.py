@@ -31,11 +31,16 @@ class RunFolder:
         self.config = config
         self.episodes = path / EPISODES
         self.summary = path / SUMMARY
+        self._resume = resume
+        self._check()
+
+    def _check(self) -> None:
+        path, config = self.path, self.config
         if path.exists() and not path.is_dir():
             raise UserError(f"expected a run folder, got the file {path}; choose another --out")
         if not path.is_dir() or not any(path.iterdir()):
             return
-        if not resume:
+        if not self._resume:
             raise UserError(
                 f"expected an empty run folder, got {path}, which holds files; "
                 "add --resume to continue that run, or choose another --out"
@@ -53,20 +58,28 @@ class RunFolder:
                 "resume with the same value, or choose another --out"
             )
 
-    def create(self) -> None:
-        """Make the folder and record the config, unless it is there.
+    @contextmanager
+    def created(self) -> Iterator[None]:
+        """Make the folder, record the config unless it is there, and hold it as `locked` does.
 
         Raises:
-            UserError: the folder cannot be made.
+            UserError: the folder cannot be made, or another run has begun there since this one was checked.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            if not (self.path / CONFIG).exists():
-                write_atomic(self.path / CONFIG, dumps(self.config) + "\n")
         except OSError as error:
-            raise UserError(
-                f"expected a folder to write to, got {self.path}: {error.strerror}; choose another --out"
-            ) from None
+            raise self._refused(error) from None
+        with self.locked():
+            self._check()
+            if not (self.path / CONFIG).exists():
+                try:
+                    write_atomic(self.path / CONFIG, dumps(self.config) + "\n")
+                except OSError as error:
+                    raise self._refused(error) from None
+            yield
+
+    def _refused(self, error: OSError) -> UserError:
+        return UserError(f"expected a folder to write to, got {self.path}: {error.strerror}; choose another --out")
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -6,16 +6,16 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
 from agl.core import Frozen, Outcome, OutcomeKind, Score
 from agl.errors import DataError
 from agl.json_text import dumps
 from agl.tokens import TokenLog
 
-SCHEMA = 1
+SCHEMA: Literal[1] = 1
 
 
 class Turn(Frozen):
@@ -44,6 +44,12 @@ class Tokens(Frozen):
     injected: int | None = None
 
 
+def _has_id(task: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(task.get("id"), str):
+        raise ValueError("expected a task with an id")
+    return task
+
+
 class Episode(Frozen):
     """Everything that happened in one attempt at one task.
 
@@ -53,8 +59,8 @@ class Episode(Frozen):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    schema_version: int = SCHEMA
-    task: dict[str, Any]
+    schema_version: Literal[1] = SCHEMA
+    task: Annotated[dict[str, Any], AfterValidator(_has_id)]
     attempt: int
     policy: str
     dialect: str
@@ -101,10 +107,13 @@ def _records(path: Path) -> Iterator[tuple[Episode, int]]:
             if line.strip():
                 try:
                     yield Episode.model_validate(json.loads(line)), start
-                except (ValueError, ValidationError) as error:
+                except ValueError as error:
                     if not line.endswith(b"\n"):
                         return
-                    reason = str(error).splitlines()[0]
+                    reason = str(error)
+                    if isinstance(error, ValidationError):
+                        first = error.errors(include_url=False)[0]
+                        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
                     raise DataError(
                         f"expected an episode in {path}, line {number}, got {reason}; remove that line and use --resume"
                     ) from None

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
-from difflib import get_close_matches
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import agl
+from agl.config import checked_options
 from agl.core import Env, Task
 from agl.dialects import Dialect, dialect_for
 from agl.errors import DataError, InfraError, UserError
@@ -159,17 +158,7 @@ def _check_numbers(
 
 
 def _instance(env: type[Env[Any]], name: str, options: Mapping[str, Any]) -> Env[Any]:
-    legal = [
-        parameter.name
-        for parameter in inspect.signature(env).parameters.values()
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    ]
-    for option in options:
-        if option not in legal:
-            near = get_close_matches(option, legal, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"legal: {', '.join(legal) or 'none'}"
-            raise UserError(f"expected an option of the environment {name}, got {option!r}; {hint}")
-    return env(**options)
+    return env(**checked_options(env, options, f"the environment {name}"))
 
 
 def _first_prompt(env: Env[Any], task: Task, dialect: Dialect, shots: int) -> list[str]:
@@ -262,7 +251,16 @@ def run(
     """
     tasks, attempts = checked.tasks, checked.config["attempts"]
     recorded = read_episodes(folder.episodes) if folder.episodes.exists() else ()
-    done = {episode.key for episode in recorded if episode.is_sample}
+    known = {task.id for task in tasks}
+    done = set()
+    for episode in recorded:
+        if episode.task["id"] not in known:
+            raise DataError(
+                f"expected episodes of this run in {folder.episodes}, got one of the unknown task "
+                f"{episode.task['id']!r}; remove its lines and use --resume"
+            )
+        if episode.is_sample:
+            done.add(episode.key)
     jobs = [Job(task, attempt) for task in tasks for attempt in range(attempts) if (task.id, attempt) not in done]
     progress = Progress(total=len(jobs), resumed=len(done))
     if jobs:
@@ -287,8 +285,7 @@ async def _play(
 ) -> None:
     try:
         await policy.prepare()
-        folder.create()
-        with folder.locked(), EpisodeWriter(folder.episodes) as writer:
+        with folder.created(), EpisodeWriter(folder.episodes) as writer:
             if on_episode is not None:
                 on_episode(progress)
             playing = rollouts(

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -170,7 +171,8 @@ def test_resume_without_a_run_is_a_fresh_start(tmp_path: Path) -> None:
 
 def test_two_writers_do_not_mix(tmp_path: Path) -> None:
     first = RunFolder(tmp_path, {"env": "toy"})
-    first.create()
+    with first.created():
+        pass
     second = RunFolder(tmp_path, {"env": "toy"}, resume=True)
     with first.locked(), pytest.raises(UserError, match="another process is running there"), second.locked():
         pass
@@ -183,3 +185,46 @@ def test_a_folder_without_rights_is_one_sentence(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(UserError, match="expected a folder to write to"):
         evaluate("toy", Random(), limit=1, out=tmp_path / "run")
+
+
+def test_a_run_that_began_since_the_check_is_not_mixed_with(tmp_path: Path) -> None:
+    late, early = (RunFolder(tmp_path / "run", {"seed": seed}) for seed in (0, 1))
+    with early.created():
+        pass
+    with pytest.raises(UserError, match="expected an empty run folder"), late.created():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"schema_version":1', '"schema_version":2', "line 1, got schema_version: "),
+        ('"id":"test-000"', '"name":"test-000"', "line 1, got task: "),
+        ('"id":"test-000"', '"id":"other"', "unknown task 'other'"),
+    ],
+)
+def test_a_record_of_something_else_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+    evaluate("toy", Random(), out=tmp_path)
+    file = tmp_path / "episodes.jsonl"
+    whole = file.read_text()
+    assert old in whole
+    file.write_text(whole.replace(old, new, 1))
+    with pytest.raises(UserError, match=message):
+        evaluate("toy", Random(), out=tmp_path, resume=True)
+
+
+def test_an_interrupt_before_the_first_episode_is_said_too(tmp_path: Path) -> None:
+    code = (
+        "import agl.cli, eval.commands\n"
+        "def interrupt(*_, **__): raise KeyboardInterrupt\n"
+        "eval.commands.plan = interrupt\n"
+        "agl.cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "eval", "grit", "--policy", "oracle"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (130, "agl: interrupted\n")
