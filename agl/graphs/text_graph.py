@@ -611,8 +611,8 @@ def _hash_columns(*columns: Iterable[str | None]) -> str:
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name).combine_chunks()
-    return column.chunk(0) if hasattr(column, "chunk") else column
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()  # the latter copies
 
 
 def _write_table(table: pa.Table, path: Path) -> None:
