@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,10 @@ def register(name: str, entry_point: str) -> None:
     """Make `entry_point` ("module:Class") known as `name`.
 
     Raises:
-        UserError: the name is taken by another class.
+        UserError: the name is taken by another class, or is none.
     """
+    if not re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", name):
+        raise UserError(f"expected a name such as my-env, of small letters, digits, - and _, got {name!r}; rename it")
     if ENVS.get(name, entry_point) != entry_point:
         raise UserError(f"expected a free environment name, got {name!r}, which is {ENVS[name]}; choose another name")
     ENVS[name] = entry_point
@@ -42,7 +45,7 @@ def env_class(name: str) -> type[Env[Any]]:
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(sorted(ENVS))}"
         raise UserError(f"expected the name of an environment, got {name!r}; {hint}")
     module, _, attribute = ENVS[name].partition(":")
-    found = getattr(guarded_import(module), attribute)
+    found = getattr(guarded_import(module), attribute, None)
     if not (isinstance(found, type) and issubclass(found, Env)):
         raise UserError(
             f"expected {ENVS[name]} to be an Env class, got {found!r}; correct the registration of {name!r}"
@@ -55,10 +58,11 @@ def guarded_import(module: str) -> Any:
     room = module.partition(".")[0]
     if room in _OURS:
         home = Path(__file__).resolve().parent.parent
-        found = Path(import_module(room).__file__ or "").resolve().parent
+        file = Path(import_module(room).__file__ or "").resolve()
+        found = file.parent if file.name == "__init__.py" else file
         if found != home / room:
             raise UserError(
                 f"expected AGL's package {room!r} at {home / room}, got {found}, which hides it; "
-                "rename that folder, or run from another one"
+                "rename that, or run from another folder"
             )
     return import_module(module)

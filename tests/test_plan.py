@@ -88,6 +88,8 @@ def test_program_refuses_vllm_in_one_sentence() -> None:
         ({"mask_truncated_completions": True}, "truncated_episodes: mask"),
         ({"temperature": 0.0}, "option temperature"),
         ({"max_completion_length": 8000}, "smollm2 holds 8192; lower one of them"),
+        ({"max_completion_length": 0}, "option max_completion_length: expected at least 1 token, got 0"),
+        ({"max_steps": 0}, "option max_steps: expected at least 1, or -1"),
         ({"max_prompt_tokens": 100}, "option max_prompt_tokens: .*set it to at least"),
         ({"model_name_or_path": "./no/such"}, "there is no folder"),
         ({"loss_type": 7, "num_iterations": 0}, "iterations of at least 1"),

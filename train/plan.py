@@ -195,6 +195,12 @@ def make_plan(
     response = grpo["max_completion_length"]
     if response is None:
         raise UserError("expected max_completion_length, the token budget of one episode's response; got none; set it")
+    if not isinstance(response, int) or response < 1:
+        raise UserError(f"option max_completion_length: expected at least 1 token, got {response!r}; correct it")
+    if grpo["max_steps"] < 1 and grpo["max_steps"] != -1:
+        raise UserError(
+            f"option max_steps: expected at least 1, or -1 to go by num_train_epochs, got {grpo['max_steps']}"
+        )
     if lengths and max(lengths) > arguments.max_prompt_tokens:
         over = sum(length > arguments.max_prompt_tokens for length in lengths)
         raise UserError(
