@@ -72,13 +72,16 @@ def test_networkx_docs(docs: TextGraph) -> None:
     assert len(docs.class_names) > 20
     assert docs.directed
     assert (docs.labels >= 0).all()
-    row = docs.index_of("networkx.algorithms.shortest_paths.weighted.dijkstra_path")
+    row = docs.index_of("dijkstra_path")
     assert docs.label_name(row) == "algorithms.shortest_paths"
+    assert docs.extra(row) == {"path": "networkx.algorithms.shortest_paths.weighted.dijkstra_path"}
+    assert {"density", "density~2", "density~3"} <= set(docs.ids)
+    assert not any("." in name for name in docs.ids)  # the path would tell the label
     assert docs.text(row) == networkx.dijkstra_path.__doc__.strip() or docs.text(row).startswith("Returns the shortest")
     told = {docs.ids[i] for i in docs.successors(row)}
-    assert "networkx.algorithms.shortest_paths.weighted.single_source_dijkstra" in told  # called
-    assert "networkx.algorithms.shortest_paths.weighted.bellman_ford_path" in told  # See Also
-    assert "networkx.generators.classic.path_graph" not in told  # in an example only
+    assert "single_source_dijkstra" in told  # called
+    assert "bellman_ford_path" in told  # See Also
+    assert "path_graph" not in told  # in an example only
     report = check(docs)
     assert report.ok
     assert report.shift == 0
@@ -231,14 +234,19 @@ def test_a_join_does_not_depend_on_the_order_of_the_table(order: list[int]) -> N
 def test_a_hub_file_in_a_folder(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     data_class = pytest.importorskip("torch_geometric.data").Data
-    data = data_class(edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([1, 0]), num_nodes=2)
-    data.raw_texts = ["Title: one", "Title: two"]
-    data.label_names = ["x", "y"]
+    masks = torch.tensor([[True, False], [False, True]])
+    data = data_class(edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.tensor([1, 0]), train_mask=masks, num_nodes=2)
     torch.save(data, tmp_path / "processed_data.pt")
+    with pytest.raises(UserError, match=r"expected raw_texts\.pt"):
+        open_graph("cora", texts=tmp_path)
+    torch.save(["Title: one", "Title: two"], tmp_path / "raw_texts.pt")
+    (tmp_path / "categories.csv").write_text("name\nx\ny\n")
     graph = open_graph("cora", texts=tmp_path)
     assert graph.texts() == ["Title: one", "Title: two"]
     assert graph.label_name(0) == "y"
     assert graph.num_edges == 1
+    assert graph.splits["1"].tolist() == [-1, 0]
+    assert graph.split.tolist() == [0, -1]
     (tmp_path / "processed_data.pt").write_bytes(b"no graph")
     with pytest.raises(UserError, match="which cannot be read"):
         open_graph("cora", texts=tmp_path)

@@ -100,6 +100,8 @@ def test_a_removed_cache_says_so() -> None:
     (graph.path / "graph.json").unlink()
     with pytest.raises(TextGraphError, match="expected a cached graph"):
         pickle.loads(data)
+    assert sample().stored().texts() == sample().texts()
+    assert pickle.loads(data).n == 5
 
 
 def test_graphs_that_differ_in_splits_share_their_texts() -> None:

@@ -342,13 +342,15 @@ class TextGraph:
             return self
         root = cache_folder()
         texts = root / f"texts-{self._texts_hash[:32]}"
-        if not texts.is_dir():
+        if not (texts / NODES).is_file():
+            shutil.rmtree(texts, ignore_errors=True)
             with _new_folder(texts) as draft:
                 _write_table(self._nodes, draft / NODES)
         meta = dumps(self.meta)
         key = hashlib.sha256(f"{self.content_hash} {meta}".encode()).hexdigest()[:32]
         folder = root / f"graph-{key}"
-        if not folder.is_dir():
+        if not (folder / META).is_file():
+            shutil.rmtree(folder, ignore_errors=True)
             with _new_folder(folder) as draft:
                 arrays: dict[str, npt.NDArray[Any]] = {
                     "labels": self.labels,

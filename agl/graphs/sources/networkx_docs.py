@@ -1,6 +1,8 @@
 """`networkx-docs`: the installed networkx as a text-attributed graph; needs no download.
 
-Nodes are the public documented functions (id: the dotted path), texts their docstrings, labels the sub-packages.
+Nodes are the public documented functions, texts their docstrings, labels the sub-packages. The id is the bare name
+(`density`, `density~2`, ... where several share it, in the order of their paths), since the dotted path would tell the
+label; it stands in the extras.
 An arc leads from a function to each function that its docstring refers to (See Also, backquoted names, names followed
 by a bracket, names with an underscore; examples apart) or that its body calls. Read from the source text; no module of
 networkx is run.
@@ -11,6 +13,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +29,7 @@ _SEE_ALSO = re.compile(r"^See Also\n-+\n(.*?)(?=\n\S[^\n]*\n-{3,}|\Z)", re.MULTI
 
 @dataclass(frozen=True)
 class _Function:
-    id: str
+    path: str
     module: str
     label: str
     doc: str
@@ -57,15 +60,16 @@ def _build(root: Path, version: str) -> TextGraph:
         imports[module] = dict(_imported(tree))
         functions += _functions(tree, module, _label(parts))
     arcs = list(_references(functions, imports))
-    ids = [function.id for function in functions]
+    ids = _names(functions)
     class_names = natural_order(function.label for function in functions)
     graph = TextGraph.build(
         ids,
         [function.doc for function in functions],
-        edge_rows(ids, arcs),
+        edge_rows([function.path for function in functions], arcs),
         labels=[class_names.index(function.label) for function in functions],
         class_names=class_names,
         directed=True,
+        extras=[{"path": function.path} for function in functions],
         meta={
             "name": "networkx-docs",
             "licence": "BSD-3-Clause, NetworkX developers",
@@ -74,6 +78,15 @@ def _build(root: Path, version: str) -> TextGraph:
         },
     )
     return with_standard_splits(graph)
+
+
+def _names(functions: list[_Function]) -> list[str]:
+    times: Counter[str] = Counter()
+    names: list[str] = []
+    for name in (function.tree.name for function in functions):
+        times[name] += 1
+        names.append(name if times[name] == 1 else f"{name}~{times[name]}")
+    return names
 
 
 def _label(parts: tuple[str, ...]) -> str:
@@ -100,15 +113,15 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def _references(functions: list[_Function], imports: dict[str, dict[str, str]]) -> Iterator[tuple[str, str]]:
-    by_id = {function.id for function in functions}
+    by_path = {function.path for function in functions}
     by_name: dict[str, list[str]] = {}
     for function in functions:
-        by_name.setdefault(function.tree.name, []).append(function.id)
+        by_name.setdefault(function.tree.name, []).append(function.path)
 
     def resolve(mention: str, function: _Function) -> str | None:
         name = mention.rpartition(".")[2]
         for candidate in (mention, f"{function.module}.{name}", imports[function.module].get(name, "")):
-            if candidate in by_id:
+            if candidate in by_path:
                 return candidate
         found = by_name.get(name, [])
         if "." in mention:
@@ -123,7 +136,7 @@ def _references(functions: list[_Function], imports: dict[str, dict[str, str]]) 
             mentions += re.findall(r"[A-Za-z_][\w.]*", block)
         mentions += _called(function.tree)
         targets = {resolve(mention.strip("."), function) for mention in mentions}
-        yield from ((function.id, target) for target in sorted(t for t in targets if t and t != function.id))
+        yield from ((function.path, target) for target in sorted(t for t in targets if t and t != function.path))
 
 
 def _called(tree: ast.FunctionDef) -> list[str]:

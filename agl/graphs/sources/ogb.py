@@ -58,12 +58,13 @@ def _build(name: str, texts: Path | None) -> TextGraph:
         ids,
         read_texts(texts or _titles(root), ids, () if texts else ("paper_id", "title", "abstract")),
         graph["edge_index"].T,
+        split=split,
         labels=np.asarray(labels).reshape(-1).astype(np.int64),
         class_names=_by_index(mapping / classes_file),
         directed=name == "ogbn-arxiv",
         meta={"name": name, "source": "ogb", "licence": "ODC-BY" if name == "ogbn-arxiv" else "Amazon terms"},
     )
-    return with_standard_splits(built).replaced(split=split)
+    return with_standard_splits(built)
 
 
 def _by_index(path: Path) -> list[str]:

@@ -1,14 +1,15 @@
 """Planetoid, WikiCS, Amazon and Chameleon through PyTorch Geometric, with texts from the Hub or a table.
 
 Ids are the row numbers of the PyTorch Geometric data set. Texts of Cora, Citeseer, PubMed and WikiCS come from the
-Hub's `Graph-COM/Text-Attributed-Graphs`, whose graph files carry their own text in their own node order: there the
-graph is taken from the same file, so that text and node cannot part. Amazon has no published texts in this node order:
+Hub's `Graph-COM/Text-Attributed-Graphs`, in the node order of the graph that stands beside them; that graph is taken
+too, so that text and node cannot part. Amazon has no published texts in this node order:
 give a table. Chameleon has none at all; its texts are its feature numbers, and the graph says so.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ from agl.graphs.sources.text_table import read_texts
 from agl.graphs.text_graph import TextGraph, cache_folder
 
 HUB = "Graph-COM/Text-Attributed-Graphs"
+GRAPH, TEXTS, CLASSES = "processed_data.pt", "raw_texts.pt", "categories.csv"
 ON_HUB = ("cora", "citeseer", "pubmed", "wikics")
 _AMAZON = {"amazon-photo": "Photo", "amazon-computers": "Computers"}
 
 
 def build(name: str, texts: Path | None = None) -> TextGraph:
-    """The graph `name`. `texts`: a table of texts by row number, or a folder with `processed_data.pt` from the Hub.
+    """The graph `name`. `texts`: a table of texts by row number, or a folder with the three files of the Hub.
 
     Raises:
         UserError: a package or the network is missing, or the data set needs `texts`.
@@ -34,16 +36,18 @@ def build(name: str, texts: Path | None = None) -> TextGraph:
         raise UserError(
             f"expected --texts FILE with {name}, whose texts are not published by row; give a table id, text"
         )
-    state: list[object] = [] if texts is None else [*file_state(texts, texts / "processed_data.pt")]
+    state: list[object] = (
+        [] if texts is None else [*file_state(texts, *(texts / file for file in (GRAPH, TEXTS, CLASSES)))]
+    )
     return remembered(name, state, lambda: with_standard_splits(_build(name, texts)))
 
 
 def _build(name: str, texts: Path | None) -> TextGraph:
     meta: dict[str, Any] = {"name": name}
     if texts is None and name in ON_HUB:
-        return _from_hub(_download(f"{name}/processed_data.pt"), _class_names(name), {**meta, "source": HUB})
+        return _from_hub(lambda file: _download(f"{name}/{file}"), {**meta, "source": HUB})
     if texts is not None and texts.is_dir():
-        return _from_hub(texts / "processed_data.pt", None, {**meta, "source": str(texts)})
+        return _from_hub(lambda file: texts / file, {**meta, "source": f"{HUB}, from a folder"})
     data = _dataset(name)[0]
     meta["source"] = "torch_geometric.datasets"
     if name == "chameleon":
@@ -53,19 +57,24 @@ def _build(name: str, texts: Path | None) -> TextGraph:
     return TextGraph.from_pyg(data, read_texts(texts, [str(row) for row in range(int(data.num_nodes))]), meta=meta)
 
 
-def _from_hub(path: Path, class_names: list[str] | None, meta: dict[str, Any]) -> TextGraph:
-    """A `Data` with `raw_texts` in the order of its nodes, as the Hub's files hold it."""
+def _from_hub(file: Callable[[str], Path], meta: dict[str, Any]) -> TextGraph:
+    """A graph, the texts in the order of its nodes, and the names of its classes, as the Hub's files hold them."""
+    data = _load(file(GRAPH))
+    texts = data.get("raw_texts") or _load(file(TEXTS))
+    categories = file(CLASSES)
+    names = [line.strip() for line in categories.read_text("utf-8").splitlines()[1:]] if categories.is_file() else []
+    return TextGraph.from_pyg(data, list(texts), class_names=[name for name in names if name] or None, meta=meta)
+
+
+def _load(path: Path) -> Any:
     torch = _package("torch")
     if not path.is_file():
-        raise UserError(f"expected processed_data.pt of {HUB} in {path.parent}, found none; download it there")
-    safe = [*_safe_classes()]
+        raise UserError(f"expected {path.name} of {HUB} in {path.parent}, found none; download it there")
     try:
-        with torch.serialization.safe_globals(safe):
-            data = torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(_safe_classes()):
+            return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise UserError(f"expected a graph file of {HUB} in {path}, which cannot be read: {_first(error)}") from None
-    names = class_names or list(getattr(data, "label_names", None) or getattr(data, "label_name", None) or [])
-    return TextGraph.from_pyg(data, list(data.raw_texts), class_names=names or None, meta=meta)
+        raise UserError(f"expected a file of {HUB} in {path}, which cannot be read: {_first(error)}") from None
 
 
 def _safe_classes() -> list[Any]:
@@ -76,11 +85,6 @@ def _safe_classes() -> list[Any]:
         *(getattr(data, name) for name in ("DataEdgeAttr", "DataTensorAttr") if hasattr(data, name)),
         *(getattr(storage, name) for name in ("GlobalStorage", "NodeStorage", "EdgeStorage")),
     ]
-
-
-def _class_names(name: str) -> list[str]:
-    text = _download(f"{name}/categories.csv").read_text(encoding="utf-8")
-    return [line.strip() for line in text.splitlines()[1:] if line.strip()]
 
 
 def _download(file: str) -> Path:

@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import agl
 from agl.graphs.text_graph import CACHE_VERSION, TextGraph, TextGraphError, cache_folder
 from agl.json_text import dumps
 
 
 def remembered(source: str, state: Iterable[object], build: Callable[[], TextGraph]) -> TextGraph:
     """The stored graph of `build()`, built only when `state` (JSON values) was not seen with `source` before."""
-    key = hashlib.sha256(dumps([CACHE_VERSION, source, list(state)]).encode()).hexdigest()[:32]
+    key = hashlib.sha256(dumps([CACHE_VERSION, agl.__version__, source, list(state)]).encode()).hexdigest()[:32]
     note = cache_folder() / f"source-{key}"
     try:
         return TextGraph.open(cache_folder() / note.read_text(encoding="utf-8"))

@@ -74,7 +74,8 @@ def random_split(
 
 
 def with_standard_splits(graph: TextGraph, seed: int = 0) -> TextGraph:
-    """`graph` with the named splits of `STANDARD` and `PER_CLASS`, and 60/20/20 as its main split."""
+    """`graph` with the named splits of `STANDARD` and `PER_CLASS`; its main split, if it has none, is 60/20/20."""
     splits = {name: random_split(graph, fractions, seed=seed) for name, fractions in STANDARD.items()}
     splits[PER_CLASS] = random_split(graph, per_class=20, seed=seed)
-    return graph.replaced(split=splits["60-20-20"], splits={**graph.splits, **splits})
+    split = graph.split if (graph.split >= 0).any() else splits["60-20-20"]
+    return graph.replaced(split=split, splits={**graph.splits, **splits})
