@@ -93,7 +93,7 @@ def main() -> None:
     try:
         for kind in ("flat", "ivf"):
             began = time.perf_counter()
-            index = Index(vectors, kind)  # type: ignore[arg-type]
+            index = Index(vectors, kind)
             print(f"{f'building faiss {kind}':44}{1000 * (time.perf_counter() - began):11.0f}")
             row(f"search, faiss {kind}", lambda i, index=index: index.search(queries[i], 10), search)  # type: ignore[misc]
     except UserError as error:

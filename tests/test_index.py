@@ -194,6 +194,25 @@ def test_vectors_are_computed_once_for_the_same_texts(monkeypatch: pytest.Monkey
             embed(other, "tfidf")
 
 
+@pytest.mark.parametrize("kind", [kind for kind in kinds() if kind.values[0] in ("ivf", "hnsw")])
+def test_a_built_index_is_kept_beside_its_vectors(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "FEW", 0)
+    found = embed([f"common w{i} w{i * i % 97} w{i // 5}" for i in range(400)], "tfidf")
+    built = Index(found, kind)
+    assert (found.folder / f"{kind}.faiss").is_file()
+    hits = [built.search(found.vectors[i], 5) for i in range(10)]
+    assert [row[0].node for row in hits] == list(range(10))
+    again = pickle.loads(pickle.dumps(Index(found, kind)))
+    assert [again.search(found.vectors[i], 5) for i in range(10)] == hits
+
+
+def test_many_queries_are_answered_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = Index(np.random.default_rng(0).standard_normal((50, 4)))
+    whole = built.search_many(built.vectors, 3, exclude=[(i,) for i in range(50)])
+    monkeypatch.setattr(index, "BLOCK", 350)
+    assert built.search_many(built.vectors, 3, exclude=[(i,) for i in range(50)]) == whole
+
+
 def test_tfidf_is_the_same_in_any_process() -> None:
     program = (
         "import hashlib, sys; from agl.graphs.embeddings import embed;"
@@ -215,10 +234,16 @@ def test_models_that_cannot_be_used_are_named(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(UserError, match=r"no config\.json"):
         embed(["a"], str(folder))
     (folder / "config.json").write_text("{}")
+    with pytest.raises(UserError, match="no encoder"):
+        embed(["a"], str(folder))
     modules = [{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}]
     (folder / "modules.json").write_text(json.dumps(modules))
     with pytest.raises(UserError, match="Dense"):
         embed(["a"], str(folder))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for name in ("nobody/such-a-model", "no such name"):
+        with pytest.raises(UserError, match="could not be fetched"):
+            embed(["a"], name)
     monkeypatch.setattr(embeddings, "models_folder", lambda: tmp_path / "nowhere")
     with pytest.raises(UserError, match="make install"):
         embed(["a"], "minilm")

@@ -6,6 +6,7 @@ import dataclasses
 import pickle
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 import networkx
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from agl.graphs.index import Index
 from agl.graphs.pagerank import exact_pagerank, personalized_pagerank
-from agl.graphs.text_graph import TextGraph
+from agl.graphs.text_graph import TextGraph, edge_rows
 from agl.graphs.view import (
     GraphView,
     NodeTarget,
@@ -61,7 +62,7 @@ def everything(view: GraphView) -> list[object]:
             found += [ranking.nodes.tolist(), ranking.scores.tolist()]
     if view.index is not None:
         for pool in ("all", "train", "one_hop", "two_hop"):
-            found += [view.search(None, 5, pool), view.search(np.array([1.0, 1.0, 1.0]), 5, pool, fuse=0.5)]  # type: ignore[arg-type]
+            found += [view.search(None, 5, pool), view.search(np.array([1.0, 1.0, 1.0]), 5, pool, fuse=0.5)]
     return found
 
 
@@ -191,6 +192,43 @@ def test_class_zero_is_a_label_like_any_other() -> None:
         view.label(1, {1: -1})
 
 
+def overlap_probe(graph: TextGraph, leaky: bool) -> float:
+    """AUC of a rule without any model: every neighbour of v lies within two steps of u."""
+    rng = random.Random(0)
+    edges = graph.edges().tolist()
+    linked = rng.sample(edges, 200)
+    unlinked: list[tuple[int, int]] = []
+    while len(unlinked) < len(linked):
+        u, v = linked[len(unlinked)][0], rng.choice(edges)[1]
+        if u != v and not graph.has_edge(u, v):
+            unlinked.append((u, v))
+
+    def rule(u: int, v: int) -> bool:
+        view = GraphView(graph, PairTarget(u, v), leaky=leaky)
+        reached = {u, *view.two_hop_rows(u, exact=False).tolist()}
+        near = set(view.neighbor_rows(v).tolist()) - {u}
+        return bool(near) and near <= reached
+
+    positive = sum(rule(u, v) for u, v in linked) / len(linked)
+    negative = sum(rule(u, v) for u, v in unlinked) / len(unlinked)
+    return 0.5 + (positive - negative) / 2
+
+
+def test_no_trivial_rule_tells_linked_pairs_on_a_random_graph() -> None:
+    rng = np.random.default_rng(0)
+    graph = TextGraph.build(range(600), [""] * 600, rng.integers(0, 600, (1800, 2)))
+    assert overlap_probe(graph, leaky=True) > 0.95
+    assert 0.4 < overlap_probe(graph, leaky=False) < 0.6
+
+
+def test_the_trivial_rule_is_weak_on_cora(shared: Path) -> None:
+    lines = (shared / "data" / "cora" / "edges.tsv").read_text(encoding="utf-8").split()
+    ids = [str(i) for i in range(2708)]
+    graph = TextGraph.build(ids, ids, edge_rows(ids, list(zip(lines[::2], lines[1::2], strict=True))))
+    assert overlap_probe(graph, leaky=True) > 0.95
+    assert overlap_probe(graph, leaky=False) <= 0.65
+
+
 def test_training_nodes_as_rows_and_as_mask() -> None:
     graph = graph_of(3, [], [0, 1, 2], [2, 2, 2])
     for train in ([1], np.array([False, True, False])):
@@ -250,7 +288,7 @@ def test_search_stays_in_its_pool_and_never_finds_the_target() -> None:
     assert [hit.node for hit in view.search(None, 9, "one_hop")] == [1, 3]
     assert [hit.node for hit in view.search(None, 9, "two_hop")] == [2]
     assert [hit.node for hit in view.search(np.eye(6)[5], 1, "all")] == [5]
-    assert [hit.node for hit in view.search(np.eye(6)[0], 9, np.array([0, 5]))] == [5]  # type: ignore[arg-type]
+    assert [hit.node for hit in view.search(np.eye(6)[0], 9, np.array([0, 5]))] == [5]
     pair = GraphView(graph, PairTarget(0, 1), index=view.index)
     assert [hit.node for hit in pair.search(None, 9, "one_hop")] == [2, 3]
     with pytest.raises(ViewError, match="pool"):

@@ -237,12 +237,13 @@ class TransformerEncoder:
             return cls(folder, f"folder/{_folder_hash(folder)}")
         try:
             from huggingface_hub import snapshot_download
+            from huggingface_hub.errors import HfHubHTTPError
         except ImportError:
             raise UserError("models from the Hub need torch and transformers: pip install 'agl[local]'") from None
         patterns = ["*.json", "*.txt", "*.model", "model*.safetensors"]
         try:
             found = Path(snapshot_download(model, allow_patterns=patterns))
-        except Exception as error:
+        except (OSError, ValueError, HfHubHTTPError) as error:
             raise UserError(
                 f"embedding model {model!r} is no local folder and could not be fetched from the Hub "
                 f"({type(error).__name__}); use minilm, tfidf, or the path of a downloaded model"
@@ -293,8 +294,12 @@ class TransformerEncoder:
                 raise UserError(f"the weights in {self.folder} are not those of {PACKAGE}; reinstall that package")
             limits = _json(self.folder / "sentence_bert_config.json")
             lower = {"do_lower_case": True} if limits.get("do_lower_case") else {}
-            tokenizer: Any = AutoTokenizer.from_pretrained(str(self.folder), **lower)
-            network: Any = AutoModel.from_pretrained(str(self.folder), dtype=torch.float32)
+            try:
+                tokenizer: Any = AutoTokenizer.from_pretrained(str(self.folder), **lower)
+                network: Any = AutoModel.from_pretrained(str(self.folder), dtype=torch.float32)
+            except (OSError, ValueError) as error:
+                said = str(error).split("\n")[0]
+                raise UserError(f"{self.folder} holds no encoder that transformers can load: {said}") from None
             longest = min(tokenizer.model_max_length, getattr(network.config, "max_position_embeddings", 512))
             network = network.to("cuda" if torch.cuda.is_available() else "cpu").eval()
             self._loaded = tokenizer, network, int(limits.get("max_seq_length") or longest)

@@ -26,6 +26,8 @@ SLACK = 1e-5
 """More than single precision can be off in a dot product of unit vectors of up to some thousand dimensions."""
 FEW = 20_000
 """So many allowed rows are searched exactly, whatever the kind: faster, and filters spoil the recall of FAISS."""
+BLOCK = 2**25
+"""So many scores are held at once: 128 MiB."""
 MU = 0.3
 
 
@@ -121,7 +123,7 @@ class Index:
         *,
         exclude: Sequence[Collection[int]] | None = None,
     ) -> list[list[Hit]]:
-        """As `search` for each row of `queries` [m, d], with one matrix product for all; `exclude` is per query.
+        """As `search` for each row of `queries` [m, d], with one matrix product for many; `exclude` is per query.
 
         Raises:
             RetrievalError: as `search`.
@@ -135,7 +137,10 @@ class Index:
         rows = None if allowed is None else _rows(allowed, self.n)
         if self._faiss is not None and (self.n if rows is None else len(rows)) > FEW:
             return [self._search_faiss(query, k, rows, without) for query, without in zip(directions, out, strict=True)]
-        return self._search_exact(directions, k, rows, out)
+        step = max(1, BLOCK // max(1, self.n))
+        starts = range(0, len(directions), step)
+        parts = [self._search_exact(directions[i : i + step], k, rows, out[i : i + step]) for i in starts]
+        return [hits for part in parts for hits in part]
 
     def _search_exact(
         self, queries: NDArray[np.float64], k: int, rows: NDArray[np.int64] | None, out: Sequence[Collection[int]]
@@ -245,9 +250,9 @@ def _faiss_module() -> Any:
 
 def _faiss_index(kind: Kind, vectors: Vectors, embeddings: Embeddings | None) -> Any:
     faiss = _faiss_module()
-    path = None if embeddings is None else embeddings.folder / f"{kind}.faiss"
+    path = None if embeddings is None or kind == "flat" else embeddings.folder / f"{kind}.faiss"
     if path is not None and path.is_file():
-        return faiss.read_index(str(path))
+        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
     n, d = vectors.shape
     index: Any
     if kind == "flat":
@@ -262,8 +267,10 @@ def _faiss_index(kind: Kind, vectors: Vectors, embeddings: Embeddings | None) ->
         )
         index.train(np.asarray(vectors))
     index.add(np.asarray(vectors))
-    if path is not None and kind != "flat":
+    if path is not None:
         _write(faiss, index, path)
+        # Mapped, so that the processes of a run share one copy.
+        return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
     return index
 
 
