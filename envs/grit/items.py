@@ -191,7 +191,7 @@ def read(path: Path, limit: int | None = None) -> Iterator[GritTask]:
     """
     count = 0
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:
             for number, text in enumerate(file, 1):
                 if limit is not None and count >= limit:
                     return

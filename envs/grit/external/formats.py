@@ -109,11 +109,11 @@ def _records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
         if path.suffix == ".csv":
             csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-            with path.open(encoding="utf-8", newline="") as file:
+            with path.open(encoding="utf-8-sig", newline="") as file:
                 for number, row in enumerate(csv.DictReader(file), 2):
                     yield f"{path}, row {number}", {key: value for key, value in row.items() if key is not None}
             return
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot read the items in {path}: {error}") from None
     if (whole := _whole(text)) is not None:
