@@ -87,7 +87,7 @@ def test_modes_reach_evaluation_and_trl() -> None:
     assert plan("grit", limit=2).config["prompt_sha256"] != checked.config["prompt_sha256"]
     assert not hasattr(environment_factory("grit", mode="direct"), "solve")
     assert hasattr(environment_factory("grit"), "solve")
-    with pytest.raises(UserError, match="mode.*'tools', 'cot' or 'direct', got 'chat'"):
+    with pytest.raises(UserError, match=r"mode.*'tools', 'cot' or 'direct', got 'chat'"):
         plan("grit", env_options={"mode": "chat"})
 
 
