@@ -23,6 +23,7 @@ class Mount:
 
 
 MOUNTS: dict[str, Mount] = {
+    "baseline": Mount("eval.baselines.commands:baseline", "Votes and graph neural networks on the nodes of a graph."),
     "data": Mount("agl.data_commands:app", "List, describe, check and build text-attributed graphs."),
     "compare": Mount("eval.compare_commands:compare", "Paired differences of two runs on the same tasks."),
     "eval": Mount("eval.commands:evaluate", "Evaluate policies on an environment; nothing is trained."),
