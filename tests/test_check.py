@@ -62,6 +62,15 @@ def test_solutions_are_proven(problem: str, data: st.DataObject) -> None:
     assert check(problem, graph, parameters, *stored(found)) == []
 
 
+def test_a_float_spells_a_decimal_cost() -> None:
+    """0.1 + 0.2 is no double, but what a file stores as 0.3 is that cost."""
+    graph = NamedGraph(("a", "b", "c"), (("a", "b", 0.1), ("b", "c", 0.2)), weighted=True)
+    ends: dict[str, object] = {"start": "a", "end": "c"}
+    _, witness, certificate = stored(solve("shortest_path", graph, ends))
+    assert check("shortest_path", graph, ends, 0.3, witness, certificate) == []
+    assert check("shortest_path", graph, ends, 0.30000000000000004, witness, certificate)
+
+
 @pytest.mark.parametrize("problem", PROVED)
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())

@@ -57,7 +57,10 @@ def check(
     checker = _CHECKERS[problem_type]
     given = {name: item for name, item in parameters.items() if item is not None}
     try:
-        number: Exact | float = value if isinstance(value, float) else read_exact(value)
+        # Some centralities are floats; a float among exact costs spells a decimal.
+        number: Exact | float = (
+            value if isinstance(value, float) and problem_type == "centrality" else read_exact(value)
+        )
         return list(checker(_Arcs(graph), given, number, witness, certificate))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         return [f"witness or certificate is malformed: {type(error).__name__}: {error}"]
