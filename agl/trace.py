@@ -115,7 +115,8 @@ def _records(path: Path) -> Iterator[tuple[Episode, int]]:
                         first = error.errors(include_url=False)[0]
                         reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
                     raise DataError(
-                        f"expected an episode in {path}, line {number}, got {reason}; remove that line and use --resume"
+                        f"expected an episode in {path}, line {number}, got {reason}; "
+                        "give the episodes.jsonl of a run; if it is one, remove that line and use --resume"
                     ) from None
             start += len(line)
 
