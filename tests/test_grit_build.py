@@ -394,6 +394,9 @@ def test_files_round_trip(tmp_path: Path) -> None:
         (lambda fields: fields | {"m": 1}, "line 2: .*edges must hold m = 1"),
         (lambda fields: fields | {"aliases": {"x": 99}}, "line 2: .*outside"),
         (lambda fields: fields | {"query": {}}, "line 2: .*needs query.start"),
+        (lambda fields: fields | {"env": "word"}, "line 2: item: .*env must be grit, got 'word'"),
+        (lambda fields: fields | {"id": " "}, "line 2: item: .*id and graph_id must not be blank"),
+        (lambda fields: fields | {"graph_id": ""}, "line 2: item: .*id and graph_id must not be blank"),
         (lambda fields: [fields], "line 2: expected one JSON object"),
     ],
 )

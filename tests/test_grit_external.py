@@ -31,6 +31,7 @@ from envs.grit.external.item import build as build_item
 from envs.grit.external.judge import PROBLEMS, request
 from envs.grit.items import Checker, GritTask
 from tests.agl_process import agl
+from tests.conftest import check_case, handed_cases
 
 FIXTURES = Path(__file__).parent / "external_fixtures"
 ITEMS = {name: GritEnv.tasks(str(FIXTURES / f"{name}.jsonl")) for name in FORMATS}
@@ -566,6 +567,62 @@ def test_the_prompt_names_a_tool_that_the_instructions_do_not_list() -> None:
     for item in (fixture("nlgraph", "shortest_path"), fixture("nlgraph", "hamilton_path")):
         assert env.reset(item).text == item.question
     assert GritEnv(mode="cot").reset(fixture("nlgraph", "max_flow")).text == fixture("nlgraph", "max_flow").question
+
+
+def test_the_prompt_is_the_same_whatever_the_answer() -> None:
+    """Components settle that there is no path or order, but to name them in the prompt would give that away."""
+    checker = Checker(benchmark="own", form="boxed", needs="both")
+    parts = NamedGraph.from_edges("abcd", [("a", "b"), ("c", "d")])
+    near, apart = (
+        build_item(Parsed(id="p", task="shortest_path", text="Which?", graph=parts, start="a", end=end), checker)
+        for end in "bd"
+    )
+    ring = NamedGraph.from_edges("abc", [("a", "b"), ("b", "c"), ("c", "a")], directed=True)
+    line = NamedGraph.from_edges("abc", [("a", "b"), ("b", "c")], directed=True)
+    orders = Checker(benchmark="own", form="boxed", needs="witness")
+    cyclic, ordered = (
+        build_item(Parsed(id="o", task="topological_order", text="Order?", graph=graph), orders)
+        for graph in (ring, line)
+    )
+    assert (near.gold.value, apart.gold.value, cyclic.gold.value, ordered.gold.value) == (1, "no", "no", None)
+    shown = [GritEnv().reset(item).text for item in (near, apart, cyclic, ordered)]
+    assert shown[0] == shown[1]
+    assert shown[2] == shown[3]
+    assert shown[2].endswith("The graph tool also takes problem_type topological_order.")
+    assert play_oracle(apart).reward == play_oracle(near).reward == 2.0
+
+
+@pytest.mark.parametrize("needs", ["value", "witness", "both"])
+def test_a_path_that_does_not_exist_can_be_answered(needs: Any) -> None:
+    checker = Checker(benchmark="own", form="boxed", needs=needs)
+    parts = NamedGraph.from_edges("abcd", [("a", "b"), ("c", "d")])
+    near, apart = (
+        build_item(Parsed(id="p", task="shortest_path", text="Which?", graph=parts, start="a", end=end), checker)
+        for end in "bd"
+    )
+    assert "\\boxed{no} where none exists" in apart.question
+    assert play_oracle(apart).total == play_oracle(near).total == 1.0
+    assert [said(item, "\\boxed{no}").total for item in (near, apart)] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("case", handed_cases("labels.jsonl", "text_vs_matrix"))
+def test_handed_texts_beside_matrices(case: dict[str, Any]) -> None:
+    def run(data: dict[str, Any]) -> dict[str, Any]:
+        told = ", ".join(f"({u}, {v})" for u, v in data["text_edges"])
+        record = {
+            "query": f"Graph: Edge Set is {{{told}}}\nQ: How many triangles are in this graph?",
+            "task_type": "triangle",
+            "graph_info": str(data["matrix"]),
+        }
+        parsed, _ = graphomni.read(record, "case")
+        text, stored = (
+            {tuple(sorted(edge[:2])) for edge in graph.edges}
+            for graph in (parsed.graph, graphomni.matrix_graph(record["graph_info"]))
+        )
+        only = {"only_text": sorted(text - stored), "only_matrix": sorted(stored - text)}
+        return {"status": "ok", "agree": parsed.graph_agrees, **only}
+
+    check_case(case, run)
 
 
 # Gold

@@ -22,8 +22,10 @@ from envs.grit import build, invariants
 from envs.grit.answers import Reading
 from envs.grit.export import SplitPlan
 from envs.grit.export import build as build_folder
+from envs.grit.graph_files import UserGraph
 from envs.grit.invariants import Report, isomorphic, isomorphism_hash, mutants, verify
 from envs.grit.items import TASKS, Gold, GritTask, Query, TaskName, line, write
+from envs.grit.perturb import Settings, perturb
 
 MINI = list(build.Generated("mini", build.Recipe(), graphs=2))
 Edges = list[tuple[int, int, int]]
@@ -339,6 +341,56 @@ def test_typographic_apostrophes_need_the_option(tmp_path: Path) -> None:
     assert verify([plain], rebuild=True).passed
     plain.write_bytes(noisy.read_bytes())
     assert broken(verify([plain])) == {7, 10}
+
+
+ROADS = UserGraph(
+    "roads", "here", tuple("abcde"), ((0, 1, 2.5), (0, 2, 120), (1, 2, 0.1), (1, 3, 0.2), (2, 4, 40)), weighted=True
+)
+PLACES = UserGraph("places", "here", tuple("abc"), ((0, 1, 0.1), (0, 2, 0.2), (1, 2, 0.7)), weighted=True)
+
+
+def perturbed(**options: Any) -> list[GritTask]:
+    return [one.item for one in perturb([ROADS, PLACES], Settings(**options)).renamed]
+
+
+def test_perturbed_graphs_keep_what_applies(tmp_path: Path) -> None:
+    for options in ({}, {"ood": True, "schemes": ("mixed", "canonical")}, {"tasks": ("coloring",)}):
+        told = perturbed(**options)
+        write(told, tmp_path / "items.jsonl")
+        report = verify([tmp_path / "items.jsonl"], rebuild=True)
+        assert report.passed, report.summary()
+        assert report.findings[1].checked == report.findings[5].checked == len(told)
+        assert report.findings[7].checked == report.findings[8].checked == 0
+        assert any("perturbed graphs" in note for note in report.notes)
+    assert verify([tmp_path / "items.jsonl"], workers=2).summary() == verify([tmp_path / "items.jsonl"]).summary()
+    write(MINI, tmp_path / "mini.jsonl")
+    both = verify([tmp_path / "mini.jsonl", tmp_path / "items.jsonl"])
+    assert both.passed, both.summary()
+
+
+def test_faults_in_perturbed_graphs_are_found(tmp_path: Path) -> None:
+    told = [item for item in perturbed(tasks=("shortest_path",)) if item.graph_id.endswith("0")]
+    at = next(i for i, item in enumerate(told) if (item.form, item.scheme) == ("standard", "semantic"))
+    item = told[at]
+    assert broken(check(changed(told, at, question=item.question.replace(" 2.5)", " 2.6)")), tmp_path)) == {1}
+    assert 2 in broken(check(changed(told, at, aliases={item.nodes[0].upper(): 1}), tmp_path))
+    assert 3 in broken(check([*told, told[0]], tmp_path))
+    assert 3 in broken(check(changed(told, at, scenario="another"), tmp_path))
+    assert 4 in broken(check(changed(told, edges=((0, 1, -2.5), *item.edges[1:])), tmp_path))
+    assert 4 in broken(check(changed(told, edges=item.edges[:-1], m=4), tmp_path))
+    assert isinstance(item.gold.value, int | float)
+    worse = item.gold.model_copy(update={"value": item.gold.value + 1})
+    assert 5 in broken(check(changed(told, gold=worse), tmp_path))
+
+
+def test_a_manifest_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"name": "my app"}')
+    report = check(graph("bfs"), tmp_path)
+    assert report.passed
+    assert any("no manifest.json of GRIT" in note for note in report.notes)
+    (tmp_path / "manifest.json").write_text('{"benchmark": "GRIT", "splits": []}')
+    with pytest.raises(DataError, match="got a broken one"):
+        check(graph("bfs"), tmp_path)
 
 
 def test_files_that_hold_no_items_of_grit(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from agl.boxed import boxes
 from agl.graphs.named import NamedGraph
 from agl.graphs.naming import NameTable, NamingError
 from agl.graphs.solve import Solution
-from agl.graphs.solve.solution import jsonable
 from agl.json_text import dumps
 from envs.grit.build import parameters
 from envs.grit.external import judge
@@ -89,30 +88,37 @@ def tool_call(task: GritTask) -> tuple[str, dict[str, Any]] | None:
     if task.checker is None:
         return task.task, parameters(task.task, task.query, task.nodes)
     tool = judge.PROBLEMS[task.task].tool
-    start, end = (None if index is None else task.nodes[index] for index in (task.query.start, task.query.end))
     if task.gold.value == "no" and tool in ("shortest_path", "topological_order"):
         tool = "components"
+    if tool == "shortest_path" and task.query.end is None:
+        return tool, {**_parameters(task, tool), "end": task.nodes[task.gold.witness[0]]}
+    return None if tool is None else (tool, _parameters(task, tool))
+
+
+def _parameters(task: GritTask, tool: str) -> dict[str, Any]:
+    """What the question of another benchmark says about a call; nothing of its answer."""
+    start, end = (None if index is None else task.nodes[index] for index in (task.query.start, task.query.end))
     if tool == "components":
         strong = task.directed and task.task not in ("connectivity", "shortest_path")
-        return tool, {"kind": "strong"} if strong else {}
-    if tool == "shortest_path":
-        return tool, {"start": start, "end": end if end is not None else task.nodes[task.gold.witness[0]]}
-    if tool == "max_flow":
-        return tool, {"source": start, "target": end}
-    extra: dict[str, dict[str, Any]] = {
+        return {"kind": "strong"} if strong else {}
+    given: dict[str, dict[str, Any]] = {
+        "shortest_path": {"start": start, "end": end},
+        "max_flow": {"source": start, "target": end},
         "bfs": {"start": start},
         "centrality": {"measure": task.query.measure or "degree"},
     }
-    return None if tool is None else (tool, extra.get(tool, {}))
+    return given.get(tool, {})
 
 
 def tool_hint(task: GritTask) -> str:
-    """How to call the tool for an item of another benchmark whose problem the general instructions do not list."""
-    call = tool_call(task)
-    if call is None or call[0] in TASKS:
+    """How to call the tool for an item of another benchmark whose problem the general instructions do not list. It is
+    part of the prompt, so the answer does not matter to it."""
+    tool = None if task.checker is None else judge.PROBLEMS[task.task].tool
+    if tool is None or tool in TASKS:
         return ""
-    given = f" with parameters {dumps(call[1])}" if call[1] else ""
-    return f"\n\nThe graph tool also takes problem_type {call[0]}{given}."
+    parameters = _parameters(task, tool)
+    given = f" with parameters {dumps(parameters)}" if parameters else ""
+    return f"\n\nThe graph tool also takes problem_type {tool}{given}."
 
 
 def random_answer(task: GritTask, rng: random.Random) -> Any:
@@ -136,8 +142,9 @@ def gold_answer(task: GritTask) -> Any:
 
 
 def tool_answer(solution: Solution) -> dict[str, Any]:
-    """What the tool found, in the shape that a question of that task asks for."""
-    return _shaped(solution.problem_type, jsonable(solution.value), solution.witness)
+    """What the tool found, in the shape that a question of that task asks for; a fraction as a decimal."""
+    value = solution.value
+    return _shaped(solution.problem_type, value if isinstance(value, int) else float(value), solution.witness)
 
 
 def _shaped(task: str, value: int | float | str | None, witness: Any) -> dict[str, Any]:
@@ -154,16 +161,12 @@ def _fits(value: Any, kind: str) -> bool:
     if kind == "number":
         return _is_number(value)
     if kind == "names":
-        return isinstance(value, list) and all(_is_name(item) for item in value)
+        return isinstance(value, list) and all(map(judge.is_name, value))
     return isinstance(value, dict) and all(_is_number(item) or isinstance(item, str) for item in value.values())
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18)
 
 
 def _equals(value: int | float, optimum: int | float | str | None) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -30,10 +29,10 @@ from envs.grit.answers import (
 )
 from envs.grit.build import SPLITS, Generated, Recipe, example
 from envs.grit.external.formats import load
-from envs.grit.items import TASKS, GritTask, surfaces
+from envs.grit.items import TASKS, GritTask, named_graph, surfaces
 from rewards.compose import Counted, GatedReward, counted_graph
 from rewards.protocol import flaw
-from rewards.structure import Structure, compare
+from rewards.structure import compare
 
 Mode = Literal["tools", "cot", "direct"]
 MAX_RESULT = 6_000
@@ -111,9 +110,7 @@ class GritEnv(Env[GritTask]):
         return _instructions(self.mode, self.max_rounds)
 
     def begin(self, task: GritTask) -> Observation:
-        self._gold = NamedGraph(
-            task.nodes, tuple((task.nodes[u], task.nodes[v], w) for u, v, w in task.edges), task.directed, task.weighted
-        )
+        self._gold = named_graph(task)
         self._names = surfaces(task)
         self._graphs: list[NamedGraph] = []
         self._solution: Solution | None = None
@@ -175,7 +172,8 @@ class GritEnv(Env[GritTask]):
             readable=reading.readable,
             needs_call=has_tool and tool_call(task) is not None,
         )
-        structure = counted_graph(self._structures(), rule.counted)
+        structures = [compare(graph, self._gold, self._names) for graph in self._graphs]
+        structure = counted_graph(structures, rule.counted)
         r_ans = rule.answer_part(reading.right, reading.value_right)
         reward = rule.total(valid=fault is None, r_ans=r_ans, s_inv=structure.jaccard if has_tool else 0.0)
         recovery: dict[str, float | None] = {
@@ -204,11 +202,6 @@ class GritEnv(Env[GritTask]):
             labels={"structure": structure.error_class.value, **labels} if has_tool else labels,
         )
 
-    def _structures(self) -> list[Structure]:
-        """Of the graphs that `counted` may choose."""
-        graphs = {"last": self._graphs[-1:], "first": self._graphs[:1], "best": self._graphs}[self.rule.counted]
-        return [compare(graph, self._gold, self._names) for graph in graphs]
-
     def oracle(self) -> Action:
         """First the true graph with the right parameters, then the answer that the tool gave; without a tool, at once
         the answer."""
@@ -228,7 +221,7 @@ class GritEnv(Env[GritTask]):
             return boxed(gold_answer(self.task)) if self._graphs else None
         if solution is None or solution.problem_type != self.task.task:
             return None
-        text = boxed({name: _plain(value) for name, value in tool_answer(solution).items()})
+        text = boxed(tool_answer(solution))
         return text if read_answer(self.task, self._gold, self._names, text).right else None
 
     def oracle_thought(self) -> str:
@@ -290,11 +283,6 @@ _TITLES = {
 
 _SHOWN = {"bfs": ("start", "order")}
 """Parameters that the prompt explains beside the required ones."""
-
-
-def _plain(value: Any) -> Any:
-    """The decimal of a cost that the tool holds as the fraction "p/q"; all else as it is."""
-    return float(Fraction(value)) if isinstance(value, str) else value
 
 
 @cache

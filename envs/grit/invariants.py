@@ -2,6 +2,8 @@
 
 Nothing of what made an item is trusted: questions are read back by an independent parser, optimality is proven by
 `agl.graphs.check`, isomorphism is decided exactly. Only invariant 6 runs the solvers, because it is about the tool.
+
+Of perturbed graphs of users what applies is checked: sizes, weights and views were theirs to choose.
 """
 
 from __future__ import annotations
@@ -12,12 +14,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agl.errors import DataError
-from agl.graphs.named import GraphError, NamedGraph, read_graph
+from agl.graphs.named import GraphError, read_graph
 from agl.graphs.naming import fold
 from agl.graphs.solve import Limits, SolveError, solve
 from agl.json_text import dumps, loads
@@ -26,8 +29,10 @@ from envs.grit.answers import boxed, gold_answer, read_answer, tool_answer
 from envs.grit.build import SPLITS, VIEWS, Recipe, faults, item, parameters
 from envs.grit.export import MANIFEST, ignore_interrupts, sha256
 from envs.grit.graphs import MAX_WEIGHT, WEIGHTED
-from envs.grit.items import GritTask, line, read, surfaces
+from envs.grit.items import GritTask, line, named_graph, read, surfaces
 from envs.grit.parse import ParseError, parse
+from envs.grit.perturb import CONNECTED
+from envs.grit.perturb import SPLIT as PERTURBED
 from rewards.structure import compare
 
 if TYPE_CHECKING:
@@ -160,8 +165,9 @@ def verify(
     for path in paths:
         count = report.items
         for task in read(path):
-            if task.split not in SPLITS:
-                raise DataError(f"expected items of GRIT's splits ({', '.join(SPLITS)}), got {task.split!r} in {path}")
+            if task.checker is not None or task.split not in (*SPLITS, PERTURBED):
+                known = ", ".join((*SPLITS, PERTURBED))
+                raise DataError(f"expected items of GRIT's splits ({known}), got {task.split!r} in {path}")
             key = (task.split, task.seed, task.graph_id)
             groups.setdefault(key, []).append(task)
             made_by[key] = recipes[path] or Recipe(seed=task.seed)
@@ -170,15 +176,23 @@ def verify(
             raise DataError(f"expected GRIT items in {path}, got none; check the path")
     for number in _PER_ITEM:
         report.findings[number].checked = report.items
-    report.findings[7].checked += report.items if rebuild else 0
-    report.findings[3].checked = report.findings[8].checked = len(groups)
-    results = _check_graphs([(told, made_by[key], rebuild) for key, told in groups.items()], workers, on_graphs)
+    report.findings[3].checked = len(groups)
+    jobs = [(told, made_by[key], rebuild and key[0] in SPLITS) for key, told in groups.items()]
+    results = _check_graphs(jobs, workers, on_graphs)
     for result in results:
         for number, fault in result.faults:
             report.findings[number].add(fault)
-    for fault in _shared(results):
+    released = [result for result in results if result.split in SPLITS]
+    report.findings[7].checked += sum(result.items for result in released) if rebuild else 0
+    report.findings[8].checked = len(released)
+    for fault in _shared(released):
         report.findings[8].add(fault)
-    splits = {result.split for result in results}
+    splits = {result.split for result in released}
+    if len(released) < len(results):
+        report.notes.append(
+            "perturbed graphs have the sizes, weights and views that were asked for; they were not compared across "
+            "splits nor generated again"
+        )
     if len(splits - {"mini"}) < 2:
         report.notes.append("only one split was given: nothing was compared across splits")
     if "mini" in splits:
@@ -306,6 +320,8 @@ def _views(told: Sequence[GritTask]) -> Iterator[str]:
     counts = Counter((task.form, task.scheme) for task in told)
     if twice := [view for view, count in counts.items() if count > 1]:
         yield f"the view {'-'.join(twice[0])} is there {counts[twice[0]]} times"
+    if first.split == PERTURBED:
+        return
     missing = set(VIEWS) - counts.keys()
     drops = SPLITS[first.split].drops_views and first.task == "vertex_cover"
     if missing and not (drops and len(missing) == 2 and len({scheme for _, scheme in missing}) == 1):
@@ -313,21 +329,29 @@ def _views(told: Sequence[GritTask]) -> Iterator[str]:
         yield f"told in {len(counts)} views; missing: {absent}"
 
 
-def _graph(task: GritTask) -> Iterator[str]:
+def _model(task: GritTask) -> Iterator[str]:
+    """What the graph model of a split fixes."""
     split = SPLITS[task.split]
     shift = split.tsp_shift if task.task == "tsp" else 0
     if not split.smallest + shift <= task.n <= split.largest + shift:
         yield f"{task.n} nodes, but {task.split} has {split.smallest + shift} to {split.largest + shift}"
     if task.ood != split.ood:
         yield f"ood is {task.ood} in {task.split}"
+    heaviest = MAX_WEIGHT if task.weighted else 1
+    if wrong := [w for _, _, w in task.edges if type(w) is not int or not 1 <= w <= heaviest]:
+        yield f"the weight {wrong[0]} is no whole number from 1 to {heaviest}"
+
+
+def _graph(task: GritTask) -> Iterator[str]:
+    if task.split in SPLITS:
+        yield from _model(task)
+    elif wrong := [w for _, _, w in task.edges if w <= 0 or (w != 1 and not task.weighted)]:
+        yield f"the weight {wrong[0]} is not above 0, or not 1 in an unweighted graph"
     if task.directed or task.weighted != (task.task in WEIGHTED):
         yield "the flags directed and weighted do not fit the task"
     ends = [(u, v) for u, v, _ in task.edges]
     if any(u >= v for u, v in ends) or len(set(ends)) < len(ends):
         yield "an edge is a loop, stands twice, or does not have u < v"
-    heaviest = MAX_WEIGHT if task.weighted else 1
-    if wrong := [w for _, _, w in task.edges if type(w) is not int or not 1 <= w <= heaviest]:
-        yield f"the weight {wrong[0]} is no whole number from 1 to {heaviest}"
     if task.task == "tsp" and len(ends) != task.n * (task.n - 1) // 2:
         yield "the graph is not complete"
     reached, queue = {0}, deque([0])
@@ -339,7 +363,7 @@ def _graph(task: GritTask) -> Iterator[str]:
         fresh = [v for v in around[queue.popleft()] if v not in reached]
         reached.update(fresh)
         queue.extend(fresh)
-    if len(reached) < task.n:
+    if len(reached) < task.n and (task.split in SPLITS or task.task in CONNECTED):
         yield f"only {len(reached)} of {task.n} nodes are connected"
 
 
@@ -353,13 +377,8 @@ def _proof(task: GritTask, proven: dict[str, list[str]]) -> list[str]:
     return proven[content]
 
 
-def _named(task: GritTask) -> NamedGraph:
-    edges = tuple((task.nodes[u], task.nodes[v], w) for u, v, w in task.edges)
-    return NamedGraph(task.nodes, edges, task.directed, task.weighted)
-
-
 def _scores(task: GritTask) -> Iterator[str]:
-    graph, names = _named(task), surfaces(task)
+    graph, names = named_graph(task), surfaces(task)
     right = gold_answer(task)
     reading = read_answer(task, graph, names, boxed(right))
     if not (reading.readable and reading.right and reading.value_right):
@@ -400,7 +419,7 @@ def mutants(task: GritTask) -> dict[str, dict[str, Any]]:
 def _swapped(task: GritTask, names: list[str], others: list[str]) -> list[str] | None:
     """`names` with two of its nodes exchanged, or one exchanged for a node outside, such that it is wrong."""
     place = {name: index for index, name in enumerate(task.nodes)}
-    weight = {frozenset((u, v)): w for u, v, w in task.edges}
+    weight = {frozenset((u, v)): Fraction(str(w)) for u, v, w in task.edges}
     if task.task in ("shortest_path", "bfs"):
         return [names[-1], *names[1:-1], names[0]] if len(names) > 1 else None
     if task.task == "centrality":
@@ -410,7 +429,9 @@ def _swapped(task: GritTask, names: list[str], others: list[str]) -> list[str] |
             tour = list(names)
             tour[i], tour[j] = tour[j], tour[i]
             steps = pairwise([place[name] for name in (*tour, tour[0])])
-            if sum(weight[frozenset(step)] for step in steps if frozenset(step) in weight) != task.gold.value:
+            if sum(weight[frozenset(step)] for step in steps if frozenset(step) in weight) != Fraction(
+                str(task.gold.value)
+            ):
                 return tour
         return None
     for i in range(len(names)):
@@ -438,7 +459,7 @@ def _wrong_colorings(task: GritTask, right: Mapping[str, Any]) -> dict[str, dict
 
 
 def _tool(task: GritTask) -> Iterator[str]:
-    gold = _named(task)
+    gold = named_graph(task)
     try:
         graph = read_graph(loads(dumps(gold.to_json())))
         structure = compare(graph, gold, surfaces(task))
@@ -475,23 +496,34 @@ def _letters(task: GritTask, unicode: bool) -> Iterator[str]:
 
 def _check_bytes(path: Path, report: Report) -> Recipe | None:
     """Compare a file with the manifest beside it; returns the recipe of the manifest."""
-    if not (path.parent / MANIFEST).is_file():
-        report.notes.append(f"no {MANIFEST} beside {path}: its bytes were not compared")
+    place = path.parent / MANIFEST
+    manifest = read_object(place) if place.is_file() else {}
+    if manifest.get("benchmark") != "GRIT":
+        report.notes.append(f"no {MANIFEST} of GRIT beside {path}: its bytes were not compared")
         return None
-    manifest = read_object(path.parent / MANIFEST)
+    try:
+        digests = {
+            name: str(about["sha256"])
+            for split in manifest["splits"].values()
+            for name, about in split["files"].items()
+        }
+        recipe = Recipe.model_validate(manifest["recipe"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise DataError(
+            f"expected the manifest of a GRIT folder in {place}, got a broken one; build it again"
+        ) from None
     finding = report.findings[7]
-    files = {name: about for split in manifest.get("splits", {}).values() for name, about in split["files"].items()}
-    names = [path.name, *(name for name in files if name != path.name and Path(name).stem == path.stem)]
+    names = [path.name, *(name for name in digests if name != path.name and Path(name).stem == path.stem)]
     for name in names:
         finding.checked += 1
         where = str(path.parent / name)
-        if name not in files:
+        if name not in digests:
             finding.add(Fault(where, "the manifest does not know this file"))
         elif not (path.parent / name).is_file():
             finding.add(Fault(where, "the manifest knows this file, but it is gone"))
-        elif (got := sha256(path.parent / name)) != files[name]["sha256"]:
-            finding.add(Fault(where, f"SHA-256 is {got[:12]}..., the manifest says {files[name]['sha256'][:12]}..."))
-    return Recipe.model_validate(manifest["recipe"])
+        elif (got := sha256(path.parent / name)) != digests[name]:
+            finding.add(Fault(where, f"SHA-256 is {got[:12]}..., the manifest says {digests[name][:12]}..."))
+    return recipe
 
 
 def isomorphism_hash(n: int, edges: Sequence[tuple[int, int, int | float]]) -> str:

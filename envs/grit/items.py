@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from agl.core import Frozen, Task
 from agl.errors import DataError
+from agl.graphs.named import NamedGraph
 from agl.graphs.naming import NameTable, fold
 from agl.json_text import JsonError, dumps, loads
 
@@ -134,6 +135,10 @@ class GritTask(Task):
 
     @model_validator(mode="after")
     def _consistent(self) -> GritTask:
+        if self.env != "grit":
+            raise ValueError(f"env must be grit, got {self.env!r}")
+        if not self.id.strip() or not self.graph_id.strip():
+            raise ValueError("id and graph_id must not be blank")
         if len(self.nodes) != self.n or len(set(self.nodes)) != self.n:
             raise ValueError(f"nodes must hold n = {self.n} different names")
         if len(self.edges) != self.m:
@@ -219,6 +224,12 @@ def _item(path: Path, number: int, text: str) -> GritTask:
         place = ".".join(str(part) for part in first["loc"]) or "item"
         said = "unknown field; remove it" if first["type"] == "extra_forbidden" else first["msg"]
         raise DataError(f"{where}: {place}: {said}") from None
+
+
+def named_graph(item: GritTask) -> NamedGraph:
+    """The graph of `item` in primary names."""
+    edges = tuple((item.nodes[u], item.nodes[v], w) for u, v, w in item.edges)
+    return NamedGraph(item.nodes, edges, item.directed, item.weighted)
 
 
 def surfaces(item: GritTask) -> NameTable:

@@ -33,7 +33,7 @@ class Parsed:
     task: str
     nodes: tuple[str, ...]
     aliases: dict[str, int]
-    edges: tuple[tuple[int, int, int], ...]
+    edges: tuple[tuple[int, int, int | float], ...]
     start: int | None = None
     end: int | None = None
     measure: str | None = None
@@ -61,10 +61,11 @@ _ALIAS = tuple(
 )
 
 _NODE = r"<(\d+)>"
+_WEIGHT = r"\d+(?:\.\d+)?"
 _LEGS = (
-    re.compile(r"(?<!\S)(?P<w>\d+)(?: [A-Za-z]+)? to <(?P<v>\d+)>"),
-    re.compile(r"to <(?P<v>\d+)> \((?P<w>\d+)(?: [A-Za-z]+)?\)"),
-    re.compile(r"to <(?P<v>\d+)>:? (?P<w>\d+)(?!\S*<)"),
+    re.compile(rf"(?<!\S)(?P<w>{_WEIGHT})(?: [A-Za-z]+)? to <(?P<v>\d+)>"),
+    re.compile(rf"to <(?P<v>\d+)> \((?P<w>{_WEIGHT})(?: [A-Za-z]+)?\)"),
+    re.compile(rf"to <(?P<v>\d+)>:? (?P<w>{_WEIGHT})(?!\S*<)"),
 )
 _MEASURES = ("degree", "closeness", "betweenness")
 
@@ -183,7 +184,7 @@ class _Mentions:
         return self._pattern.sub(lambda match: f"<{self._index[match[0]]}>", text)
 
 
-def _edges(task: str, sentences: Iterable[str], mentions: _Mentions) -> Iterator[tuple[int, int, int]]:
+def _edges(task: str, sentences: Iterable[str], mentions: _Mentions) -> Iterator[tuple[int, int, int | float]]:
     seen: set[tuple[int, int]] = set()
     for place, text in enumerate(_facts(sentences)):
         if any(pattern.fullmatch(text) for pattern in _ALIAS):
@@ -205,7 +206,7 @@ def _facts(sentences: Iterable[str]) -> Iterator[str]:
         yield from listed[1].split("; ") if listed else [sentence]
 
 
-def _stated(task: str, text: str, marked: str) -> list[tuple[int, int, int]]:
+def _stated(task: str, text: str, marked: str) -> list[tuple[int, int, int | float]]:
     ends = [int(index) for index in re.findall(_NODE, marked)]
     if not ends:
         return []
@@ -219,9 +220,9 @@ def _stated(task: str, text: str, marked: str) -> list[tuple[int, int, int]]:
     return [(ends[0], ends[1], numbers[0] if numbers else 1)]
 
 
-def _row(text: str, marked: str, ends: list[int]) -> list[tuple[int, int, int]]:
+def _row(text: str, marked: str, ends: list[int]) -> list[tuple[int, int, int | float]]:
     for pattern in _LEGS:
-        legs = [(int(match["v"]), int(match["w"])) for match in pattern.finditer(marked)]
+        legs = [(int(match["v"]), _number(match["w"])) for match in pattern.finditer(marked)]
         origins = list(ends)
         for v, _ in legs:
             origins.remove(v)
@@ -230,8 +231,12 @@ def _row(text: str, marked: str, ends: list[int]) -> list[tuple[int, int, int]]:
     raise ParseError("edge", f"expected one node and its legs, got {text[:80]!r}")
 
 
-def _numbers(marked: str) -> list[int]:
-    return [int(number) for number in re.findall(r"(?<![\w<.-])\d+(?![\w>]|\.\d)", marked)]
+def _numbers(marked: str) -> list[int | float]:
+    return [_number(text) for text in re.findall(rf"(?<![\w<.-]){_WEIGHT}(?![\w>]|\.\d)", marked)]
+
+
+def _number(text: str) -> int | float:
+    return float(text) if "." in text else int(text)
 
 
 def _check_counts(before: list[str], n: int, m: int) -> None:

@@ -22,15 +22,16 @@ from agl.run_folder import write_atomic
 from envs.grit.build import Base, Recipe, Split, answer, faults, tell
 from envs.grit.graph_files import Refused, UserGraph
 from envs.grit.graphs import WEIGHTED, hops
-from envs.grit.items import FORMS, MEASURES, SCHEMES, TASKS, Form, GritTask, Query, Scheme, TaskName, line
+from envs.grit.items import FORMS, MEASURES, SCHEMES, TASKS, Form, GritTask, Query, Scheme, TaskName, line, named_graph
 from envs.grit.names import pools
 from envs.grit.scenarios import Scenario, scenarios
 
 SPLIT = "perturb"
 MAX_NODES = 300
 MAX_LETTERS = 96_000
-"""Of a question: 24,000 tokens at four characters each."""
-_CONNECTED = frozenset({"shortest_path", "bfs", "tsp", "centrality"})
+"""A question is shorter: 24,000 tokens at four characters each."""
+CONNECTED = frozenset({"shortest_path", "bfs", "tsp", "centrality"})
+"""Tasks whose graph must be connected."""
 
 
 @dataclass(frozen=True)
@@ -136,9 +137,7 @@ def restored(item: GritTask, own: Sequence[str]) -> NamedGraph:
     Raises:
         NamingError: `own` gives two nodes one name.
     """
-    edges = tuple((item.nodes[u], item.nodes[v], w) for u, v, w in item.edges)
-    graph = NamedGraph(item.nodes, edges, weighted=item.weighted)
-    return relabel(graph, dict(zip(item.nodes, own, strict=True)))
+    return relabel(named_graph(item), dict(zip(item.nodes, own, strict=True)))
 
 
 def unfit(task: TaskName, graph: UserGraph) -> str | None:
@@ -148,7 +147,7 @@ def unfit(task: TaskName, graph: UserGraph) -> str | None:
         return f"takes at most {MAX_NODES} nodes, the graph has {n:,}"
     if n < (3 if task == "tsp" else 2) or m == 0:
         return f"needs at least {3 if task == 'tsp' else 2} nodes and an edge, the graph has {n} and {m}"
-    if task in _CONNECTED and -1 in (reach := hops(n, [(u, v) for u, v, _ in graph.edges], 0)):
+    if task in CONNECTED and -1 in (reach := hops(n, [(u, v) for u, v, _ in graph.edges], 0)):
         return f"needs a connected graph, but nothing leads from {graph.nodes[0]!r} to {graph.nodes[reach.index(-1)]!r}"
     if task == "tsp" and m < n * (n - 1) // 2:
         pairs = {(u, v) for u, v, _ in graph.edges}
@@ -191,8 +190,11 @@ def _views(graph: UserGraph, task: TaskName, index: int, settings: Settings) -> 
             if form not in settings.forms or scheme not in settings.schemes:
                 continue
             item = tell(base, Recipe(seed=settings.seed), stem, split, task, n, (form, scheme))
-            if len(item.question) > MAX_LETTERS:
-                return f"has a question of {len(item.question):,} characters, over {MAX_LETTERS:,}; use a smaller graph"
+            if len(item.question) >= MAX_LETTERS:
+                return (
+                    f"has a question of {len(item.question):,} characters, the limit is {MAX_LETTERS:,}; "
+                    "use a smaller graph"
+                )
             if wrong := faults(item):
                 return f"has an answer that could not be proven: {wrong[0]}"
             found.append(Renamed(item, graph.nodes, graph.name, graph.where))
@@ -231,6 +233,3 @@ def _story(task: TaskName, settings: Settings, rng: random.Random) -> Scenario:
             f"expected a domain with a story for {task} ({told}), got {domain!r}; choose one, or use --form standard"
         )
     return rng.choice(known).model_copy(update={"domain": domain})
-
-
-__all__ = ["Perturbed", "Renamed", "Settings", "names_file", "perturb", "restored", "unfit", "write"]

@@ -75,21 +75,6 @@ def _by(pattern: re.Pattern[str], node: str | None = None) -> Callable[[str, Seq
     return read
 
 
-def _matrix(body: str, asked: Sequence[str]) -> NamedGraph:
-    return matrix_graph(body, asked)
-
-
-_READERS: Mapping[str, Callable[[str, Sequence[str]], NamedGraph]] = {
-    "Adjacency Set": _sets,
-    "Adjacency List": _sets,
-    "Adjacency Matrix": _matrix,
-    "Edge Set": _by(_PAIR),
-    "Edge List": _by(_LINE),
-    "Graph Modelling Language": _by(_GML, r"\bid\s+([0-9]+)"),
-    "GraphML": _by(_XML, r'<node\s+id="([0-9]+)"'),
-}
-
-
 def matrix_graph(text: str, asked: Sequence[str] = ()) -> NamedGraph:
     """The graph of a 0/1 matrix, nodes named by their row.
 
@@ -101,6 +86,17 @@ def matrix_graph(text: str, asked: Sequence[str] = ()) -> NamedGraph:
         raise Unfit("expected a square 0/1 adjacency matrix")
     ends = [(i, j) for i, row in enumerate(rows) for j, cell in enumerate(row) if cell and i != j]
     return NamedGraph.from_edges([*range(len(rows)), *(node for node in asked if int(node) >= len(rows))], ends)
+
+
+_READERS: Mapping[str, Callable[[str, Sequence[str]], NamedGraph]] = {
+    "Adjacency Set": _sets,
+    "Adjacency List": _sets,
+    "Adjacency Matrix": matrix_graph,
+    "Edge Set": _by(_PAIR),
+    "Edge List": _by(_LINE),
+    "Graph Modelling Language": _by(_GML, r"\bid\s+([0-9]+)"),
+    "GraphML": _by(_XML, r'<node\s+id="([0-9]+)"'),
+}
 
 
 def read(fields: Mapping[str, Any], name: str) -> tuple[Parsed, Checker]:

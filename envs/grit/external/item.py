@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 from agl.graphs.named import NamedGraph
@@ -238,17 +239,11 @@ def hamilton_path(graph: NamedGraph) -> list[str] | None:
     linked = {frozenset((u, v)) for u, v, _ in graph.edges}
     extra = "/".join(["", *nodes])
     ends: list[tuple[str, str, int]] = [(extra, node, 0) for node in nodes]
-    ends += [
-        (u, v, 0 if frozenset((u, v)) in linked else 1) for i, u in enumerate(nodes) for v in nodes[i + 1 :] if u != v
-    ]
+    ends += [(u, v, 0 if frozenset((u, v)) in linked else 1) for u, v in combinations(nodes, 2)]
     complete = NamedGraph.from_edges([extra, *nodes], ends, weighted=True)
     solution = solve("tsp", complete, {"start": extra}, limits=Limits(seconds=SECONDS))
-    if solution.value != 0:
-        return None
-    tour: Sequence[str] = solution.witness
-    at = tour.index(extra)
-    inner = [*tour[at + 1 :], *tour[:at]] if tour[0] != tour[-1] or len(tour) == 1 else [*tour[at + 1 : -1]]
-    return [node for node in inner if node != extra]
+    # The closed tour begins and ends at the extra node.
+    return list(solution.witness[1:-1]) if solution.value == 0 else None
 
 
 def _hamilton_directed(graph: NamedGraph) -> list[str] | None:

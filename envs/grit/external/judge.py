@@ -104,8 +104,9 @@ MAX_LISTS = 100
 def request(task: TaskName, checker: Checker) -> str:
     """The sentence that asks for the box."""
     problem = PROBLEMS[task]
+    none = ", or with \\boxed{no} where none exists" if task in _MAY_NOT_EXIST else ""
     if checker.needs == "value":
-        body = "\\boxed{yes} or \\boxed{no}" if problem.kind == "yes_no" else "\\boxed{...}, a number"
+        body = "\\boxed{yes} or \\boxed{no}" if problem.kind == "yes_no" else f"\\boxed{{...}}, a number{none}"
         return f"Finish your answer with {body}."
     listed = {"names": '["...", "..."]', "map": '{"...": 1}', "pairs": '[["...", "..."]]'}[problem.shape]
     said = {
@@ -115,13 +116,12 @@ def request(task: TaskName, checker: Checker) -> str:
     }[problem.shape]
     finish = "Finish your answer with \\boxed"
     if checker.needs == "both":
-        return f'{finish}{{{{"{problem.value}": ..., "{problem.witness}": {listed}}}}}, where {said}.'
-    none = " or \\boxed{no} where none exists" if task in _MAY_NOT_EXIST else ""
+        return f'{finish}{{{{"{problem.value}": ..., "{problem.witness}": {listed}}}}}, where {said}{none}.'
     pairs = "pairs of " if problem.shape == "pairs" else ""
     return f"{finish}{{{listed}}}, a JSON list of {pairs}names{none}."
 
 
-_MAY_NOT_EXIST = ("hamilton_path", "topological_order")
+_MAY_NOT_EXIST = ("hamilton_path", "topological_order", "shortest_path")
 
 
 def count_answers(checker: Checker, text: str) -> int:
@@ -203,7 +203,7 @@ def read(task: GritTask, checker: Checker, names: NameTable, content: str) -> Gi
         if problem.witness is None:
             raise Unreadable("bad_shape")
         return Given(None, _named(value, problem, names))
-    if checker.needs == "witness" and _is_name(value):
+    if checker.needs == "witness" and is_name(value):
         return _read_text(task, checker, names, str(value))
     if isinstance(value, str) and checker.needs == "value":
         return _read_text(task, checker, names, value)
@@ -214,10 +214,10 @@ def _read_text(task: GritTask, checker: Checker, names: NameTable, text: str) ->
     problem, bare = PROBLEMS[task.task], text.strip()
     if not bare:
         raise Unreadable("no_answer")
-    if checker.needs != "witness":
-        return Given(_yes_no(bare) if problem.kind == "yes_no" else stated_number(bare))
     if bare.strip(" .!").casefold() == "no":
         return Given("no")
+    if checker.needs != "witness":
+        return Given(_yes_no(bare) if problem.kind == "yes_no" else stated_number(bare))
     if problem.shape == "names":
         return Given(None, node_list(bare, names))
     pairs = [re.split(r"\s*(?::|->|→|=)\s*", part) for part in re.split(r"\s*[,;\n]\s*", bare) if part.strip()]
@@ -251,7 +251,8 @@ def _yes_no(text: str) -> str:
     raise Unreadable("ambiguous_label")
 
 
-def _is_name(value: Any) -> bool:
+def is_name(value: Any) -> bool:
+    """Whether a JSON value can name a node: a string, or a number that is an id."""
     return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18)
 
 
@@ -270,7 +271,7 @@ def _named(value: Any, problem: Problem, names: NameTable) -> Any:
         return None
     try:
         if problem.shape == "map":
-            if not isinstance(value, dict) or not all(_is_name(color) for color in value.values()):
+            if not isinstance(value, dict) or not all(is_name(color) for color in value.values()):
                 raise Unreadable("bad_shape")
             renamed = {names.name(node): color for node, color in value.items()}
             if len(renamed) < len(value):
@@ -281,10 +282,10 @@ def _named(value: Any, problem: Problem, names: NameTable) -> Any:
         if not isinstance(value, list):
             raise Unreadable("bad_shape")
         if problem.shape == "pairs":
-            if not all(isinstance(pair, list) and len(pair) == 2 and all(map(_is_name, pair)) for pair in value):
+            if not all(isinstance(pair, list) and len(pair) == 2 and all(map(is_name, pair)) for pair in value):
                 raise Unreadable("bad_shape")
             return [[names.name(str(end)) for end in pair] for pair in value]
-        if not all(map(_is_name, value)):
+        if not all(map(is_name, value)):
             raise Unreadable("bad_shape")
         return [names.name(str(item)) for item in value]
     except NamingError as error:
