@@ -68,8 +68,8 @@ def expert_traces(
     its arguments.
 
     Raises:
-        UserError: no such split, file or dialect.
-        DataError: an item on which the expert does not earn 2.0.
+        UserError: no such dialect.
+        DataError: no such split or file, or an item on which the expert does not earn 2.0.
     """
     count = 0
     for task in GritEnv.tasks(source, seed=seed):
