@@ -53,6 +53,17 @@ def run_path(given: dict[str, Any]) -> dict[str, Any]:
     return typed(lambda: outcome("shortest_path", graph_of(given, weighted=True), ends, "cost"))
 
 
+@pytest.mark.parametrize("case", handed_cases("graphs.jsonl", "merge_directions"))
+def test_merged_directions(case: dict[str, Any]) -> None:
+    def run(given: dict[str, Any]) -> dict[str, Any]:
+        merged = typed(lambda: {"status": "ok", "edges": read_rows(given["edges"], duplicates=given["rule"])})
+        if merged["status"] == "ok":
+            NamedGraph.from_edges((), merged["edges"], weighted=True)
+        return merged
+
+    check_case(case, run)
+
+
 def run_centrality(given: dict[str, Any]) -> dict[str, Any]:
     def run() -> dict[str, Any]:
         graph = graph_of(given, weighted=given.get("weighted", False))
