@@ -394,9 +394,11 @@ def test_files_round_trip(tmp_path: Path) -> None:
         (lambda fields: fields | {"m": 1}, "line 2: .*edges must hold m = 1"),
         (lambda fields: fields | {"aliases": {"x": 99}}, "line 2: .*outside"),
         (lambda fields: fields | {"query": {}}, "line 2: .*needs query.start"),
-        (lambda fields: fields | {"env": "word"}, "line 2: item: .*env must be grit, got 'word'"),
-        (lambda fields: fields | {"id": " "}, "line 2: item: .*id and graph_id must not be blank"),
-        (lambda fields: fields | {"graph_id": ""}, "line 2: item: .*id and graph_id must not be blank"),
+        (lambda fields: fields | {"env": "word"}, "line 2: item: env must be grit, got 'word'"),
+        (lambda fields: fields | {"id": " "}, "line 2: item: id and graph_id must not be blank"),
+        (lambda fields: fields | {"graph_id": ""}, "line 2: item: id and graph_id must not be blank"),
+        (lambda fields: fields | {"gold": {"value": "8", "witness": [0]}}, "line 2: .*must be a number, got '8'"),
+        (lambda fields: fields | {"gold": {"value": None, "witness": [0]}}, "line 2: .*must be a number, got None"),
         (lambda fields: [fields], "line 2: expected one JSON object"),
     ],
 )
@@ -405,6 +407,16 @@ def test_bad_lines_are_named(tmp_path: Path, change: Any, message: str) -> None:
     good = items.line(MINI[0])
     path.write_text(f"{good}\n{json.dumps(change(json.loads(good)))}\n")
     with pytest.raises(DataError, match=message):
+        list(items.read(path))
+
+
+def test_a_colouring_has_a_colour_for_every_node(tmp_path: Path) -> None:
+    item = next(item for item in MINI if item.task == "coloring")
+    fields = json.loads(items.line(item))
+    fields["gold"]["witness"].pop()
+    path = tmp_path / "items.jsonl"
+    path.write_text(json.dumps(fields))
+    with pytest.raises(DataError, match=rf"line 1: .*must hold n = {item.n} colours, got {item.n - 1}"):
         list(items.read(path))
 
 

@@ -218,7 +218,7 @@ def _item(value: dict[str, Any], where: str) -> UserGraph:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "item"
-        raise _Unusable(where, f"{place}: {first['msg']}") from None
+        raise _Unusable(where, f"{place}: {first['msg'].removeprefix('Value error, ')}") from None
     if item.directed:
         raise _Unusable(where, _DIRECTED)
     found = _Collected(where, declared=True)

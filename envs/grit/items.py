@@ -154,9 +154,15 @@ class GritTask(Task):
                 raise ValueError(f"a {self.task} item needs query.{name}")
         if self.checker is None and self.task not in TASKS:
             raise ValueError(f"a {self.task} item needs a checker")
+        if self.checker is None and self.task in _NUMBERS and not isinstance(self.gold.value, int | float):
+            raise ValueError(f"gold.value of a {self.task} item must be a number, got {self.gold.value!r}")
+        if self.task == "coloring" and len(self.gold.witness) != self.n:
+            raise ValueError(f"gold.witness must hold n = {self.n} colours, got {len(self.gold.witness)}")
         return self
 
 
+_NUMBERS = ("shortest_path", "tsp", "coloring", "vertex_cover")
+"""Tasks of GRIT whose gold value is a cost or a count."""
 _NEEDED = {
     "shortest_path": ("start", "end"),
     "bfs": ("start",),
@@ -222,7 +228,8 @@ def _item(path: Path, number: int, text: str) -> GritTask:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "item"
-        said = "unknown field; remove it" if first["type"] == "extra_forbidden" else first["msg"]
+        message = first["msg"].removeprefix("Value error, ")
+        said = "unknown field; remove it" if first["type"] == "extra_forbidden" else message
         raise DataError(f"{where}: {place}: {said}") from None
 
 
