@@ -238,7 +238,7 @@ def _place(env: type[Env[Any]], episode: Episode, folder: Path) -> _Place:
 
 def _check_finished(folder: Path, config: Mapping[str, Any], found: int) -> None:
     wanted = int(config.get("tasks") or 0) * int(config.get("attempts") or 0)
-    if found != wanted:
+    if not found or found != wanted:
         fault = f"{found:,} of {wanted:,} episodes"
     elif _is_torn(folder / EPISODES):
         fault = "one whose last line is torn"

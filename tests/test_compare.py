@@ -278,9 +278,15 @@ def resumed_and_torn(run: Path) -> None:
         file.write('{"task": {"id"')
 
 
+def emptied(run: Path) -> None:
+    (run / "episodes.jsonl").write_text("")
+    change_config(run, tasks=0)
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
+        (emptied, r"expected a finished run in .*, got 0 of 0 episodes"),
         (lambda run: change_config(run, env="toy"), "expected two runs of one environment, got pairs in .* and toy in"),
         (
             lambda run: change_config(run, data_sha256="0" * 64, seed=1),
