@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -50,7 +51,9 @@ class VllmServer:
         command = [str(Path(sys.executable).parent / "vllm"), "serve", str(smollm2_folder()), *flags.split()]
         environment = {**os.environ, **CPU_ENVIRONMENT, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+            self.process = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
         deadline = time.monotonic() + 240
         while time.monotonic() < deadline and self.process.poll() is None:
             try:
@@ -63,7 +66,8 @@ class VllmServer:
 
     def kill(self) -> None:
         if self.process is not None:
-            self.process.kill()
+            # The engine is a child process that would outlive its server.
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
             self.process = None
 
