@@ -19,6 +19,7 @@ from typing import Any
 
 from agl.core import Env, Malformed, OutcomeKind, Step, Task
 from agl.dialects import dialect_for
+from agl.errors import DataError
 from agl.policies.policy import Policy
 from agl.policies.scripted import Oracle, Random, Silent
 from agl.rollout import rollout
@@ -82,6 +83,15 @@ def tasks_do_not_depend_on_the_limit(env_class: EnvClass) -> None:
     assert few == again, "two calls with one seed differ"
     by_id = {task.id: task for task in more}
     assert all(by_id.get(task.id, task) == task for task in few), "a task changes with the limit"
+
+
+def unknown_data_is_refused(env_class: EnvClass) -> None:
+    """A misspelt split or file is one clear error, never a silent default."""
+    try:
+        env_class.tasks("no-such-split-or-file", seed=0, limit=1)
+    except DataError:
+        return
+    raise AssertionError("tasks() must raise DataError for a source that does not exist")
 
 
 def oracle_scores_one(env_class: EnvClass) -> None:
@@ -205,6 +215,7 @@ def actions_describe_themselves(env_class: EnvClass) -> None:
 CHECKS: tuple[Callable[[EnvClass], None], ...] = (
     tasks_are_data,
     tasks_do_not_depend_on_the_limit,
+    unknown_data_is_refused,
     oracle_scores_one,
     silence_scores_nothing,
     random_stays_below_its_bound,

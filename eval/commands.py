@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -183,6 +184,18 @@ def _again(root: Path) -> str:
     return shlex.join(["agl", *words])
 
 
+def _alike(policy: str) -> str:
+    """This command with another policy and its own run folder."""
+    kept: list[str] = []
+    words = iter(sys.argv[1:])
+    for word in words:
+        if word in ("--policy", "--out"):
+            next(words, None)
+        elif not word.startswith(("--policy=", "--out=")) and word not in ("--resume", "--json"):
+            kept.append(word)
+    return f"{shlex.join(['agl', *kept])} --policy {policy}"
+
+
 def _print(
     checked: Plan,
     folders: Mapping[str, RunFolder],
@@ -195,18 +208,20 @@ def _print(
         dumped = [summary.model_dump(mode="json") for summary in summaries.values()]
         print(json.dumps(dumped[0] if len(dumped) == 1 else dumped, ensure_ascii=False, indent=2))
         return
-    from eval.tables import cell, comparison_table, console, notes, result_table
+    from eval.tables import cell, comparison_table, console, fitting, notes, result_table
 
     screen = console()
     for spec, summary in summaries.items():
         if len(summaries) == 1:
-            screen.print(result_table(summary, checked.env.metrics))
+            metrics = checked.env.metrics
+            leading = [metrics[:count] for count in range(len(metrics), -1, -1)]
+            screen.print(fitting(screen, partial(result_table, summary), leading))
         else:
             screen.print(f"{spec}: score {cell(summary.metrics['score'])}, n {summary.n:,}", markup=False)
         for line in [*notes(summary), f"run folder: {folders[spec].path}"]:
             screen.print(f"  {line}", markup=False, soft_wrap=True)
     if len(summaries) > 1:
-        screen.print(comparison_table(summaries))
+        screen.print(fitting(screen, lambda wide: comparison_table(summaries, with_interval=wide), (True, False)))
     paths = [shlex.quote(str(folder.path)) for folder in folders.values()]
     lines = _next(paths, checked.tasks[0].id, chosen)
     if any(summary.outcomes.infra_failure for summary in summaries.values()):
@@ -225,12 +240,8 @@ def _next(paths: Sequence[str], task: str, chosen: EvalConfig) -> list[str]:
         "compare": " ".join(paths[:2]) if len(paths) > 1 else f"{paths[0]} OTHER_RUN",
     }
     lines = [f"agl {name} {words}" for name, words in arguments.items() if name in MOUNTS]
-    kept = {"--data": chosen.data, "--limit": chosen.limit, "--seed": chosen.seed or None}
-    same = "".join(f" {flag} {shlex.quote(str(value))}" for flag, value in kept.items() if value is not None)
-    shots = f" --shots {chosen.shots}" if chosen.shots else ""
-    lines.append(f"agl eval {chosen.env} --policy hf:NAME_OR_FOLDER{shots}{same}   (your model on the same tasks)")
-    again = f"agl eval {chosen.env} --policy replay:{paths[-1]}/{EPISODES}{shots}{same}"
-    lines.append(f"{again}   (score the same words again)")
+    lines.append(f"{_alike('hf:NAME_OR_FOLDER')}   (your model on the same tasks)")
+    lines.append(f"{_alike(f'replay:{paths[-1]}/{EPISODES}')}   (score the same words again)")
     training = Path("configs/train", f"{chosen.env}_tiny_cpu.yaml")
     if training.is_file():
         launch = "accelerate launch --config_file configs/accelerate/cpu.yaml"

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from agl.graphs.naming import natural_key
 from eval.summary import Metric, Summary
 
 ALL = "all"
+T = TypeVar("T")
+
+
+def fitting(screen: Console, make: Callable[[T], Table], choices: Iterable[T]) -> Table:
+    """The first table of `choices`, widest first, that fits the screen: a cut figure would be a wrong one."""
+    table = Table()
+    for choice in choices:
+        table = make(choice)
+        if Measurement.get(screen, screen.options.update(max_width=10_000), table).maximum <= screen.width:
+            break
+    return table
 
 
 def result_table(summary: Summary, metrics: Sequence[str]) -> Table:
@@ -34,9 +47,10 @@ def result_table(summary: Summary, metrics: Sequence[str]) -> Table:
     return table
 
 
-def comparison_table(summaries: Mapping[str, Summary]) -> Table:
+def comparison_table(summaries: Mapping[str, Summary], *, with_interval: bool = True) -> Table:
     """Rows: groups. Columns: policies. Cells: score."""
-    table = Table(title="score by policy: mean [95 % interval]", title_justify="left")
+    title = "score by policy: mean [95 % interval]" if with_interval else "score by policy: mean"
+    table = Table(title=title, title_justify="left")
     table.add_column("group")
     table.add_column("n", justify="right")
     for policy in summaries:
@@ -50,7 +64,7 @@ def comparison_table(summaries: Mapping[str, Summary]) -> Table:
         rows = [_rows(summary).get((facet, value), {}) for summary in summaries.values()]
         counts = {row["score"].n for row in rows if "score" in row}
         n = " / ".join(f"{count:,}" for count in sorted(counts))
-        table.add_row(_label(facet, value), n, *(cell(row.get("score")) for row in rows))
+        table.add_row(_label(facet, value), n, *(cell(row.get("score"), with_interval=with_interval) for row in rows))
     return table
 
 

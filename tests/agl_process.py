@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -19,7 +20,8 @@ def environment(hash_seed: int = 0) -> dict[str, str]:
     return {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(_ROOT)}
 
 
-def agl(*arguments: str, cwd: Path, hash_seed: int = 0) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments), cwd=cwd, env=environment(hash_seed), capture_output=True, text=True, timeout=120
-    )
+def agl(
+    *arguments: str, cwd: Path, hash_seed: int = 0, settings: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    env = {**environment(hash_seed), **(settings or {})}
+    return subprocess.run(command(*arguments), cwd=cwd, env=env, capture_output=True, text=True, timeout=120)

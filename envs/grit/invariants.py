@@ -194,7 +194,7 @@ def verify(
             "splits nor generated again"
         )
     if len(splits - {"mini"}) < 2:
-        report.notes.append("only one split was given: nothing was compared across splits")
+        report.notes.append("fewer than two splits besides mini were given: nothing was compared across splits")
     if "mini" in splits:
         report.notes.append("mini is for demonstrations and may share graphs with train: it was not compared")
     return report

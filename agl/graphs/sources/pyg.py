@@ -89,7 +89,7 @@ def _safe_classes() -> list[Any]:
 
 def _download(file: str) -> Path:
     hub = _package("huggingface_hub")
-    hub.utils.logging.set_verbosity_error()  # its retries would hide the one sentence below
+    _package("huggingface_hub.utils.logging").set_verbosity_error()  # its retries would hide the one sentence below
     try:
         return Path(hub.hf_hub_download(HUB, file, repo_type="dataset"))
     except Exception as error:
