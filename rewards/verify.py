@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from agl.graphs.named import NamedGraph
+from agl.graphs.named import NamedGraph, Weight
 from agl.graphs.naming import natural_key
 from agl.graphs.solve import Exact, solve
 from agl.graphs.solve.solution import exact, read_exact
@@ -119,20 +119,24 @@ def _every(graph: NamedGraph, names: Sequence[str]) -> None:
         raise _Wrong("incomplete")
 
 
-def _weights(graph: NamedGraph) -> dict[tuple[str, str], Exact]:
-    weights: dict[tuple[str, str], Exact] = {}
+def _weights(graph: NamedGraph) -> dict[tuple[str, str], Weight]:
+    weights: dict[tuple[str, str], Weight] = {}
     for u, v, weight in graph.edges:
-        weights[u, v] = exact(weight) if graph.weighted else 1
+        weights[u, v] = weight if graph.weighted else 1
         if not graph.directed:
             weights[v, u] = weights[u, v]
     return weights
+
+
+def _total(weights: Mapping[tuple[str, str], Weight], steps: Iterable[tuple[str, str]]) -> Exact:
+    return exact(Fraction(sum(exact(weights[step]) for step in steps)))
 
 
 def _cost(graph: NamedGraph, walk: Sequence[str]) -> Exact:
     weights = _weights(graph)
     if any(step not in weights for step in itertools.pairwise(walk)):
         raise _Wrong("unknown_edge")
-    return exact(Fraction(sum(weights[step] for step in itertools.pairwise(walk))))
+    return _total(weights, itertools.pairwise(walk))
 
 
 def _near(one: Exact, other: Exact) -> bool:
@@ -303,7 +307,7 @@ def _edges(graph: NamedGraph, answer: object) -> list[tuple[str, str]]:
                 stated = read_exact(item[2])
             except ValueError:
                 raise _Wrong("unknown_edge") from None
-            if stated != weights[u, v]:
+            if stated != exact(weights[u, v]):
                 raise _Wrong("unknown_edge")
         pairs.append((u, v))
     if len({frozenset(pair) for pair in pairs}) < len(pairs):
@@ -334,9 +338,7 @@ def _spanning_tree(graph: NamedGraph, answer: object, question: _Question) -> Ex
         raise _Wrong("not_a_tree")
     if len(pairs) < len(graph.nodes) - 1:
         raise _Wrong("incomplete")
-    weights = _weights(graph)
-    total = exact(Fraction(sum(weights[pair] for pair in pairs)))
-    return _settle(total, question, lambda: solve("mst", graph).value)
+    return _settle(_total(_weights(graph), pairs), question, lambda: solve("mst", graph).value)
 
 
 def _matching(graph: NamedGraph, answer: object, question: _Question) -> Exact:
