@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import rankdata
 
 from agl.errors import DataError
 from agl.graphs.index import Index
@@ -136,7 +135,7 @@ class _Negatives:
     def like(self, pair: Pair, *, own: bool) -> Pair:
         """An unlinked pair for a linked one; `own` says that its edge counts in the degrees of its ends."""
         for turn in range(TRIES):
-            ends = [self._end(int(self._degrees[node]) - own, turn // 10) for node in pair]
+            ends = [self._end(int(self._degrees[node]) - own, 2 ** (turn // 20) - 1) for node in pair]
             found = canonical(*ends)
             if found[0] != found[1] and found not in self._taken and not self._graph.has_edge(*found):
                 self._taken.add(found)
@@ -151,7 +150,9 @@ class _Negatives:
             low = int(np.searchsorted(self._sorted, degree - slack, "left"))
             high = int(np.searchsorted(self._sorted, degree + slack, "right"))
             if low == high:
-                low, high = max(0, low - 1), min(self._graph.n, high + 1)
+                near = [place for place in (low - 1, low) if 0 <= place < self._graph.n]
+                low = min(near, key=lambda place: abs(int(self._sorted[place]) - degree))
+                high = low + 1
         return int(self._order[self._rng.randrange(low, high)])
 
 
@@ -172,6 +173,8 @@ def auc(scores: ArrayLike, labels: Iterable[bool]) -> float:
     Raises:
         ValueError: there are no positives or no negatives.
     """
+    from scipy.stats import rankdata
+
     truth = np.fromiter(labels, dtype=bool)
     positive, negative = int(truth.sum()), int((~truth).sum())
     if not positive or not negative:

@@ -130,17 +130,21 @@ def _best_edges(
 
     Only edges of the best nodes are looked at: the mean of any other is at most the score of the next node.
     """
+    outside = np.ones(view.n, dtype=bool)
+    outside[list(without)] = False
     head = 32
     while True:
         heads = nodes[:head]
         source, target = view.arcs(heads)
-        ends = np.sort(np.stack([heads[source], target], axis=1).astype(np.int64), axis=1)
-        ends = ends[~np.isin(ends, without).any(axis=1)]
-        ends = np.unique(ends, axis=0)
-        means = (scores[ends[:, 0]] + scores[ends[:, 1]]) / 2
-        order = np.lexsort((ends[:, 1], ends[:, 0], -means))[:k]
-        if head >= len(nodes) or (len(order) == k and means[order[-1]] > scores[nodes[head]]):
-            return [((int(ends[i, 0]), int(ends[i, 1])), float(means[i])) for i in order]
+        start, end = heads[source].astype(np.int64), target.astype(np.int64)
+        keys = np.unique((np.minimum(start, end) * view.n + np.maximum(start, end))[outside[start] & outside[end]])
+        low, high = np.divmod(keys, view.n)
+        means = (scores[low] + scores[high]) / 2
+        least = np.partition(means, -k)[-k] if 0 < k < len(means) else 0.0
+        near = np.flatnonzero(means >= least)
+        order = near[np.lexsort((keys[near], -means[near]))][:k]
+        if head >= len(nodes) or (len(order) == k and (not k or least > scores[nodes[head]])):
+            return [((int(low[i]), int(high[i])), float(means[i])) for i in order]
         head *= 4
 
 

@@ -127,7 +127,7 @@ def search(view: GraphView, pool: Pool, query: str, options: PoolOptions) -> Fou
     if pool is Pool.PAGERANK:
         ranking = salience(view, options)
         best = ranking.top(k, view.targets)
-        total = len(ranking.nodes) - int(np.isin(view.targets, ranking.nodes).sum())
+        total = len(ranking.nodes) - 1
     elif pool is Pool.SIMILAR:
         best = [(hit.node, hit.similarity) for hit in _similar(index_of(view), view.targets, k)]
         total = view.n - 1
