@@ -135,7 +135,7 @@ class _Negatives:
     def like(self, pair: Pair, *, own: bool) -> Pair:
         """An unlinked pair for a linked one; `own` says that its edge counts in the degrees of its ends."""
         for turn in range(TRIES):
-            ends = [self._end(int(self._degrees[node]) - own, 2 ** (turn // 20) - 1) for node in pair]
+            ends = [self._end(int(self._degrees[node]) - own, 2 ** (turn // 8) - 1) for node in pair]
             found = canonical(*ends)
             if found[0] != found[1] and found not in self._taken and not self._graph.has_edge(*found):
                 self._taken.add(found)
