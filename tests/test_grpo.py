@@ -75,7 +75,7 @@ def train(model: str, output: Path, *, source: str | None = None, **options: Any
 
     from train.options import EpisodeArguments
     from train.plan import Setting
-    from train.rollouts import EpisodeTrainer
+    from train.trainer import EpisodeTrainer
 
     torch.set_num_threads(1)
     lora, scale = options.pop("lora", False), options.pop("scale_rewards", "group")
@@ -87,9 +87,9 @@ def train(model: str, output: Path, *, source: str | None = None, **options: Any
     losses: list[tuple[dict[str, Any], float]] = []
 
     class Watched(EpisodeTrainer):
-        async def _collect(self, model: Any, seed: int) -> list[Episode]:
-            played.append(await super()._collect(model, seed))
-            return played[-1]
+        def _rows_of(self, episodes: Any, dropped: Any) -> Any:
+            played.append(list(episodes))
+            return super()._rows_of(episodes, dropped)
 
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
             generations.append(super()._generate_and_score_completions(inputs))
@@ -257,8 +257,9 @@ def test_what_abstains_counts_nowhere_however_rewards_are_scaled(tiny: str, tmp_
 
 def test_machinery_that_keeps_failing_ends_the_run() -> None:
     from agl.errors import InfraError
+    from train.earned import earned
     from train.options import EpisodeArguments
-    from train.rollouts import EpisodeTrainer, earned
+    from train.trainer import EpisodeTrainer
 
     episode = Episode.model_validate_json(_FAILED)
     trainer = EpisodeTrainer.__new__(EpisodeTrainer)

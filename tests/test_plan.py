@@ -78,7 +78,7 @@ def test_program_refuses_vllm_in_one_sentence() -> None:
         ({"environment_options": {"nope": 1}}, "environment_options: .*nope"),
         ({"task_facets": {"form": "odd"}}, "its values are realistic, standard"),
         ({"task_facets": {"colour": "red"}}, "the facets are task, form, scheme"),
-        ({"truncated_episodes": "drop"}, "option truncated_episodes: input should be 'train' or 'mask'"),
+        ({"truncated_episodes": "drop"}, "option truncated_episodes: input should be 'train', 'mask' or 'abstain'"),
         ({"shots": -1}, "option shots: .*greater than or equal to 0, got -1"),
         ({"episode_deadline": "soon"}, "option episode_deadline"),
         ({"dialect": "runes"}, "expected a dialect out of"),

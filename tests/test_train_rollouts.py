@@ -13,18 +13,19 @@ import pytest
 pytest.importorskip("trl")
 
 from agl.core import Env, OutcomeKind, Score, StopReason
-from agl.errors import UserError
 from agl.policies.policy import Policy
 from agl.policies.scripted import Oracle, Random, Silent
 from agl.rollout import Limits, rollout
 from agl.tokens import TokenLog
 from agl.trace import Episode
 from tests.toy_env import ToyEnv
+from train.earned import earned, summary, treatment
 from train.groups import RewardError
+from train.loss_rows import LossRow, rows_of
 from train.options import EpisodeArguments
 from train.plan import setting
-from train.rollouts import dataset_of, earned, row_of, summary
 from train.shaping import format_credit
+from train.trainer import dataset_of
 
 TASK = ToyEnv.tasks("test", limit=1)[0]
 
@@ -53,13 +54,14 @@ async def test_row_is_the_token_log() -> None:
     episode = await play(
         Oracle(), None, log(("prompt", [1, 2]), ("sampled", [3]), ("injected", [4, 5]), ("sampled", [6]))
     )
-    row = row_of(episode, filler=0, mask_truncated=True)
-    assert row == ([1, 2], [3, 4, 5, 6], [1, 0, 0, 1], [-1.0, 0.0, 0.0, -1.0])
+    (row,) = rows_of(episode, filler=0)
+    assert (row.prompt_ids, row.completion_ids) == ([1, 2], [3, 4, 5, 6])
+    assert (row.mask, row.logprobs) == ([1, 0, 0, 1], [-1.0, 0.0, 0.0, -1.0])
 
 
 async def test_an_episode_without_sampled_tokens_trains_nothing_but_counts() -> None:
     episode = await play(Silent(), None, log(("prompt", [1, 2])))
-    assert row_of(episode, filler=9, mask_truncated=False) == ([1, 2], [9], [0], [0.0])
+    assert rows_of(episode, filler=9) == [LossRow([1, 2], [9], [0], [0.0])]
     assert earned(episode).reward == -1.0
 
 
@@ -67,27 +69,26 @@ async def test_failed_machinery_abstains_and_keeps_its_place() -> None:
     episode = await play(Oracle(), Broken(), log(("prompt", [1, 2]), ("sampled", [3])))
     assert episode.outcome.kind is OutcomeKind.INFRA_FAILURE
     assert "finite" in (episode.outcome.error or "")
-    assert row_of(episode, filler=9, mask_truncated=False) == ([9], [9], [0], [0.0])
+    assert rows_of(episode, filler=9) == [LossRow([9], [9], [0], [0.0])]
     found = earned(episode, credit=1.0)
     assert found.reward is None
     assert found.score is None
     assert found.parts == {}
 
 
-async def test_cut_episodes_are_masked_only_when_asked() -> None:
+async def test_each_end_of_an_episode_is_treated_as_the_config_says() -> None:
     done = await play(Oracle(), None, log(("prompt", [1]), ("sampled", [3])))
-    outcome = done.outcome.model_copy(update={"stop": StopReason.MAX_TOKENS, "kind": OutcomeKind.POLICY_FAILURE})
-    cut = done.model_copy(update={"outcome": outcome})
-    assert row_of(cut, filler=9, mask_truncated=True)[2] == [0]
-    assert row_of(cut, filler=9, mask_truncated=False)[2] == [1]
-    assert earned(cut).reward == 2.0
-
-
-async def test_an_episode_of_several_contexts_is_refused() -> None:
-    one = log(("prompt", [1]), ("sampled", [2]))
-    episode = await play(Oracle(), None, one, one.fork())
-    with pytest.raises(UserError, match="one row per episode"):
-        row_of(episode, filler=0, mask_truncated=False)
+    assert treatment(done, truncated="abstain", unanswered="abstain") == "train"
+    for stop, wanted in ((StopReason.MAX_TOKENS, "mask"), (StopReason.MAX_TURNS, "abstain")):
+        outcome = done.outcome.model_copy(update={"stop": stop, "kind": OutcomeKind.POLICY_FAILURE})
+        cut = done.model_copy(update={"outcome": outcome})
+        assert treatment(cut, truncated="mask", unanswered="abstain") == wanted
+        assert rows_of(cut, filler=9, mute=True)[0].mask == [0]
+        assert rows_of(cut, filler=9)[0].mask == [1]
+        assert earned(cut).reward == 2.0
+        assert earned(cut, treated="abstain").reward is None
+    failed = await play(Oracle(), Broken())
+    assert treatment(failed, truncated="train", unanswered="train") == "abstain"
 
 
 async def test_summary_counts_variance_on_the_task_score() -> None:

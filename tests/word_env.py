@@ -17,7 +17,7 @@ _TOPICS = ("rain", "stone", "bread", "glass", "smoke", "rope", "salt", "wool", "
 
 
 class WordTask(Task):
-    """Say words about `topic`. The machinery fails when the letters of the first words are no multiple of `sound`."""
+    """Say words about `topic`. With `sound` 2 the machinery fails at first words of even length, with 3 of odd."""
 
     topic: str
     sound: int = 1
@@ -53,7 +53,7 @@ class WordEnv(Env[WordTask]):
 
     def act(self, action: Action | Malformed) -> Step:
         self._said.append(action.text if isinstance(action, Say | Malformed) else "")
-        if len(self._said[0]) % self.task.sound:
+        if self.task.sound > 1 and len(self._said[0]) % 2 == self.task.sound % 2:
             raise InfraError("the word server is down")
         over = len(self._said) == 3
         note = Observation(text=f"heard {len(self._said)}")

@@ -6,7 +6,8 @@ Source: GRPO as in DeepSeekMath (arXiv 2402.03300) in TRL's implementation; GRAI
 environment, its reward (Eq. 3) and the values in configs/train/grain_*.yaml.
 
 Deviations from GRAIN:
-- GRPO, not ARPO: no branching inside episodes (the paper's own ablation finds them 0.25 points apart).
+- Plain GRPO unless the config has `arpo`; what is ours in ARPO stands in train/branching.py (the paper's own ablation
+  finds the two 0.25 points apart).
 - An episode that failed for the machinery's fault abstains; the paper does not say what happens to those.
 - The loss is TRL's `dapo` form unless the config says otherwise: mean over all sampled tokens of a step.
 - Rollouts are sampled by transformers with the weights in training. `use_vllm` is refused until that is built.
@@ -18,6 +19,7 @@ import dataclasses
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from agl.errors import AglError, UserError
@@ -30,15 +32,19 @@ def main(argv: list[str]) -> None:
     from agl.policies.hf import resolve_model
     from train.commands import print_plan
     from train.options import read_arguments, refuse_inert
-    from train.plan import make_plan, prompt_lengths, setting, tokenizer_template
+    from train.plan import evaluation_setting, make_plan, prompt_lengths, setting, tokenizer_template
 
     episodes, grpo, model = read_arguments(argv)
+    if grpo.metric_for_best_model in ("loss", "eval_loss"):
+        # What transformers sets when nothing is; the loss of GRPO says nothing about progress.
+        grpo.metric_for_best_model, grpo.greater_is_better = "reward", True
     values = {field.name: getattr(grpo, field.name) for field in dataclasses.fields(grpo)}
     refuse_inert(values)
 
     # 2. Environment, tasks, tokenizer, and the arithmetic of the run.
     name = model.model_name_or_path
     found = setting(episodes).read()
+    evaluation = evaluation_setting(episodes, found, values)
     tokenizer, template = tokenizer_template(episodes, name, model.model_revision)
     plan = make_plan(
         episodes,
@@ -47,7 +53,7 @@ def main(argv: list[str]) -> None:
         prompts=len(found.tasks),
         ranks=grpo.world_size,
         zero3=is_zero3(grpo),
-        lengths=prompt_lengths(found, template),
+        lengths=prompt_lengths(found, template) + (prompt_lengths(evaluation, template) if evaluation else []),
     )
     if grpo.process_index == 0:
         print_plan(plan.lines())
@@ -58,7 +64,7 @@ def main(argv: list[str]) -> None:
     # 3. The trainer; weights load here.
     from trl.trainer.utils import get_peft_config, get_quantization_config
 
-    from train.rollouts import EpisodeTrainer
+    from train.trainer import EpisodeTrainer
 
     grpo.model_init_kwargs = {
         "revision": model.model_revision,
@@ -69,6 +75,7 @@ def main(argv: list[str]) -> None:
     trainer = EpisodeTrainer(
         found,
         episodes,
+        evaluation=evaluation,
         model=resolve_model(name),
         args=grpo,
         processing_class=tokenizer,
@@ -76,11 +83,39 @@ def main(argv: list[str]) -> None:
         quantization_config=get_quantization_config(model),
     )
 
+    if grpo.process_index == 0:
+        record_config(Path(grpo.output_dir), episodes, values, name)
+
     # 4. Train; the last weights go to OUTPUT_DIR, where `agl eval ENV --policy hf:OUTPUT_DIR` finds them.
     trainer.train(resume_from_checkpoint=grpo.resume_from_checkpoint)
     trainer.save_model(grpo.output_dir)
     if grpo.process_index == 0:
         print(f"saved to {grpo.output_dir}; evaluate: agl eval {episodes.environment} --policy hf:{grpo.output_dir}")
+
+
+def record_config(folder: Path, episodes: object, grpo: Mapping[str, object], model: str) -> None:
+    """Write the run's config.json, with which OUTPUT_DIR is a run folder that `agl show` and `agl report` read."""
+    from agl.json_text import dumps
+    from agl.run_folder import CONFIG, write_atomic
+    from train.options import EpisodeArguments
+
+    assert isinstance(episodes, EpisodeArguments)
+    config = {
+        "env": episodes.environment,
+        "policy": "in-training",
+        "env_options": episodes.environment_options or {},
+        "data": episodes.source,
+        "limit": episodes.task_limit,
+        "seed": episodes.task_seed,
+        "dialect": episodes.dialect,
+        "shots": episodes.shots,
+        "max_turns": episodes.max_turns,
+        "attempts": grpo["num_generations"],
+        "sampling": {"temperature": grpo["temperature"], "max_tokens": episodes.max_turn_tokens},
+        "training": {"model": model, "episodes": dataclasses.asdict(episodes)},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(folder / CONFIG, dumps(config) + "\n")
 
 
 def refuse_finished(checkpoint: str | None, total_steps: int) -> None:

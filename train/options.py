@@ -10,12 +10,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_type_hints
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agl.config import read_yaml
 from agl.errors import UserError
 
 Positive = Annotated[int, Field(ge=1)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Branching(BaseModel):
+    """How ARPO branches (option `arpo`). Defaults are those of GRAIN's training table and of the ARPO paper."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    initial: Positive = Field(default=2, description="Episodes of a group that are played from the start.")
+    beam: Annotated[int, Field(ge=2)] = Field(default=2, description="Paths that leave a branching place.")
+    alpha: Finite = Field(default=0.5, description="Base branch probability.")
+    beta: Finite = Field(default=0.2, description="Weight of the rise of entropy.")
+    tau: Finite = Field(default=0.5, description="A place qualifies when alpha + beta * rise > tau.")
+    entropy_tokens: Positive = Field(default=20, description="Tokens over which entropy is averaged.")
+    top_tokens: Positive = Field(default=10, description="Likeliest tokens that count one by one.")
+    places: tuple[Literal["result", "think"], ...] = Field(
+        default=("result", "think"), min_length=1, description="After a result; at the end of a think block."
+    )
+    advantage: Literal["soft", "hard"] = Field(
+        default="soft", description="hard: shared tokens get the mean advantage of the episodes that share them."
+    )
 
 
 @dataclass
@@ -61,14 +82,66 @@ class EpisodeArguments:
     concurrency: Annotated[int, Field(ge=1)] | None = dataclasses.field(
         default=None, metadata={"help": "Most episodes at once per rank; default: all."}
     )
-    truncated_episodes: Literal["train", "mask"] = dataclasses.field(
+    call_deadline: Annotated[float, Field(gt=0)] = dataclasses.field(
+        default=120.0,
+        metadata={"help": "Seconds that one call of the environment may block; then its episode fails."},
+    )
+    truncated_episodes: Literal["train", "mask", "abstain"] = dataclasses.field(
         default="train",
         metadata={
             "help": (
                 "Episodes cut by a token limit: `train` on them like any other; `mask`: they count in the group, "
-                "but give no gradient."
+                "but give no gradient; `abstain`: they do neither."
             )
         },
+    )
+    unanswered_episodes: Literal["train", "mask", "abstain"] = dataclasses.field(
+        default="train", metadata={"help": "The same for other episodes that ended without an answer."}
+    )
+    decisions: Literal["every", "one", "append"] = dataclasses.field(
+        default="every",
+        metadata={
+            "help": (
+                "Episodes that rebuild their context, one per decision: train on `every` decision, on `one` drawn per "
+                "episode (the same gradient in expectation, cheaper), or `append` each fresh prompt to one growing "
+                "context (one row, but not the prompts of evaluation)."
+            )
+        },
+    )
+    zero_variance_groups: Literal["keep", "drop", "refill"] = dataclasses.field(
+        default="keep",
+        metadata={
+            "help": (
+                "Groups whose task scores are all equal (shaping not counted): `keep` them, `drop` them from the loss, "
+                "or `refill`: play other tasks in their place, then drop what is still without spread."
+            )
+        },
+    )
+    max_refills: Positive = dataclasses.field(
+        default=2, metadata={"help": "Most rounds of `refill` in one generation."}
+    )
+    arpo: dict[str, Any] | str | None = dataclasses.field(
+        default=None,
+        metadata={
+            "help": (
+                "ARPO instead of plain GRPO: a map (command line: JSON; {} for the defaults) of initial, beam, alpha, "
+                "beta, tau, entropy_tokens, top_tokens, places, advantage."
+            )
+        },
+    )
+    eval_source: str | None = dataclasses.field(
+        default=None,
+        metadata={"help": "Split or file of the tasks that eval_strategy plays; no task of training may be in it."},
+    )
+    eval_facets: dict[str, str] | str | None = dataclasses.field(
+        default=None, metadata={"help": "task_facets of the evaluation set."}
+    )
+    eval_limit: Annotated[int, Field(ge=1)] | None = dataclasses.field(
+        default=None, metadata={"help": "Most evaluation tasks."}
+    )
+    eval_seed: int = dataclasses.field(default=0, metadata={"help": "Seed of a generated evaluation split."})
+    eval_temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = dataclasses.field(
+        default=0.0, metadata={"help": "Sampling temperature of evaluation; 0 is greedy."}
     )
     format_credit: Annotated[float, Field(ge=0, allow_inf_nan=False)] = dataclasses.field(
         default=0.0,
@@ -88,6 +161,10 @@ class EpisodeArguments:
     save_episodes: bool = dataclasses.field(
         default=True, metadata={"help": "Write every episode to OUTPUT_DIR/episodes."}
     )
+    sample_episodes: Annotated[int, Field(ge=0)] = dataclasses.field(
+        default=4,
+        metadata={"help": "Episodes of each generation in OUTPUT_DIR/episodes.jsonl, which `agl show` reads."},
+    )
 
     def __post_init__(self) -> None:
         """Check types and ranges.
@@ -95,7 +172,7 @@ class EpisodeArguments:
         Raises:
             UserError: the first option that is out of range.
         """
-        for name in ("environment_options", "task_facets"):
+        for name in ("environment_options", "task_facets", "eval_facets", "arpo"):
             setattr(self, name, as_map(name, getattr(self, name)))
         for name, adapter in _adapters().items():
             try:
@@ -104,6 +181,28 @@ class EpisodeArguments:
                 first = error.errors(include_url=False)[0]
                 said = first["msg"][0].lower() + first["msg"][1:]
                 raise UserError(f"option {name}: {said}, got {first['input']!r}; correct it") from None
+        self.branching()
+
+    def branching(self) -> Branching | None:
+        """How ARPO branches; None for plain GRPO.
+
+        Raises:
+            UserError: an unknown or impossible value.
+        """
+        given = as_map("arpo", self.arpo)
+        if given is None:
+            return None
+        places = given.get("places")
+        try:
+            return Branching(**{**given, **({"places": tuple(places)} if isinstance(places, list) else {})})
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            name = ".".join(map(str, first["loc"]))
+            legal = ", ".join(Branching.model_fields)
+            raise UserError(
+                f"option arpo.{name}: {first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r}; "
+                f"correct it (legal: {legal})"
+            ) from None
 
 
 def as_map(name: str, value: Any) -> dict[str, Any] | None:
@@ -151,9 +250,6 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
         "without gathering, each forward pass is collective and ranks whose episodes differ in length wait for ever; "
         "set ds3_gather_for_generation: true",
     ),
-    "fsdp": ((None, "", [], False), "FSDP gathers in each forward pass, so ranks would wait for ever; use ZeRO-3"),
-    "do_eval": ((False,), "evaluate checkpoints with `agl eval ENV --policy hf:CHECKPOINT`; leave it out"),
-    "eval_strategy": (("no",), "evaluate checkpoints with `agl eval ENV --policy hf:CHECKPOINT`; leave it out"),
 }
 """Options of GRPOConfig that AGL's rollout would leave without effect: name -> (values allowed, what to do)."""
 

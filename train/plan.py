@@ -62,27 +62,69 @@ def setting(arguments: EpisodeArguments) -> Setting:
         env = make_env()
     except TypeError as error:
         raise UserError(f"option environment_options: {error}; correct or remove it") from None
-    return Setting(
-        make_env, cls.task_type, _tasks(cls, arguments), dialect_for(env, arguments.dialect), arguments.shots
-    )
-
-
-def _tasks(cls: type[Env[Any]], arguments: EpisodeArguments) -> Sequence[Task]:
-    """The tasks of a run, in order: facets first, then the limit."""
+    dialect = dialect_for(env, arguments.dialect)
+    if arguments.decisions != "every" and not dialect.fresh:
+        raise UserError(
+            f"option decisions: expected every, got {arguments.decisions!r}: under the dialect {dialect.name} an "
+            "episode has one context, so nothing would change; leave it out"
+        )
     wanted = as_map("task_facets", arguments.task_facets)
-    limit = arguments.task_limit
+    tasks = _tasks(cls, arguments.source, wanted, arguments.task_seed, arguments.task_limit, "task_facets")
+    return Setting(make_env, cls.task_type, tasks, dialect, arguments.shots)
+
+
+def evaluation_setting(arguments: EpisodeArguments, training: Setting, grpo: Mapping[str, Any]) -> Setting | None:
+    """The tasks by which the best checkpoint is chosen; None where the run evaluates nothing.
+
+    Args:
+        training: with its tasks made.
+        grpo: values of GRPOConfig fields.
+
+    Raises:
+        UserError: evaluation without tasks or tasks without evaluation, or a task that is trained on as well.
+    """
+    asked = str(getattr(grpo["eval_strategy"], "value", grpo["eval_strategy"])) != "no"
+    if arguments.eval_source is None:
+        if asked:
+            raise UserError(
+                "option eval_source: expected the split or file of the evaluation tasks, got none; set it, or leave "
+                "eval_strategy out"
+            )
+        return None
+    if not asked:
+        raise UserError("option eval_source: nothing would be evaluated; set eval_strategy: steps and eval_steps")
+    wanted = as_map("eval_facets", arguments.eval_facets)
+    source, seed, limit = arguments.eval_source, arguments.eval_seed, arguments.eval_limit
+    cls = env_class(arguments.environment)
+    found = dataclasses.replace(training, tasks=_tasks(cls, source, wanted, seed, limit, "eval_facets")).read()
+    if not found.tasks:
+        raise UserError(f"option eval_source: expected tasks in {source}, got none; choose another")
+    trained = {task.model_dump_json(exclude={"id"}) for task in training.tasks}
+    both = [task.id for task in found.tasks if task.model_dump_json(exclude={"id"}) in trained]
+    if both:
+        raise UserError(
+            f"option eval_source: {len(both)} of {len(found.tasks)} evaluation tasks are trained on as well, such as "
+            f"{both[0]!r}; choose another split, seed or facet"
+        )
+    return found
+
+
+def _tasks(
+    cls: type[Env[Any]], source: str | None, wanted: Mapping[str, str] | None, seed: int, limit: int | None, name: str
+) -> Sequence[Task]:
+    """Tasks in order: facets first, then the limit. `name` is the option that holds the facets."""
     if not wanted:
-        return cls.tasks(arguments.source, seed=arguments.task_seed, limit=limit)
-    every = list(cls.tasks(arguments.source, seed=arguments.task_seed))
+        return cls.tasks(source, seed=seed, limit=limit)
+    every = list(cls.tasks(source, seed=seed))
     for facet, value in wanted.items():
         values = sorted({cls.facets(task).get(facet, "") for task in every})
         if value not in values:
             known = ", ".join(cls.facets(every[0])) if every else "none"
             legal = f"its values are {', '.join(values)}" if any(values) else f"the facets are {known}"
-            raise UserError(f"option task_facets: no task has {facet} = {value!r}; {legal}")
+            raise UserError(f"option {name}: no task has {facet} = {value!r}; {legal}")
     kept = [task for task in every if wanted.items() <= cls.facets(task).items()]
     if not kept:
-        raise UserError(f"option task_facets: no task has all of {wanted}; drop one of them")
+        raise UserError(f"option {name}: no task has all of {wanted}; drop one of them")
     return kept[:limit]
 
 
@@ -192,6 +234,7 @@ def make_plan(
         steps_per_generation=_feeds(grpo, ranks),
         iterations=grpo["num_iterations"],
     )
+    _check_groups(arguments, batch)
     response = grpo["max_completion_length"]
     if response is None:
         raise UserError("expected max_completion_length, the token budget of one episode's response; got none; set it")
@@ -257,6 +300,27 @@ def make_plan(
         memory=memory,
         notes=tuple(said),
     )
+
+
+def _check_groups(arguments: EpisodeArguments, batch: BatchPlan) -> None:
+    """Refuse group options that the batch arithmetic cannot serve."""
+    branching = arguments.branching()
+    if branching is not None:
+        if batch.rows_per_rank % batch.group_size:
+            raise UserError(
+                f"option arpo: expected whole groups on each rank, since a branch goes on from its sibling's state, "
+                f"got {batch.rows_per_rank} rows per rank for groups of {batch.group_size}; set "
+                "per_device_train_batch_size x steps_per_generation to a multiple of num_generations"
+            )
+        if branching.initial > batch.group_size:
+            raise UserError(
+                f"option arpo.initial: expected at most num_generations {batch.group_size}, got {branching.initial}"
+            )
+    if arguments.zero_variance_groups == "refill" and batch.prompts <= batch.prompts_per_generation:
+        raise UserError(
+            f"option zero_variance_groups: refill needs more than the {batch.prompts_per_generation} prompts of one "
+            f"generation, got {batch.prompts}; add tasks, or set it to drop"
+        )
 
 
 def _feeds(grpo: Mapping[str, Any], ranks: int) -> int | None:
@@ -327,6 +391,7 @@ def plan_file(file: Path, *, ranks: int | None = None, accelerate: Path | None =
         if grpo["vllm_mode"] == "colocate":
             notes.append(f"vLLM in colocate mode takes {share:.0%} of the GPU on top")
     found = setting(arguments)
+    evaluation_setting(arguments, found, grpo)
     lengths: list[int] | None = None
     try:
         name, revision = str(model["model_name_or_path"]), model["model_revision"]

@@ -1,0 +1,512 @@
+"""EpisodeTrainer: TRL's GRPOTrainer, its generations AGL episodes, its loss rows their contexts.
+
+TRL hands `rollout_func` the prompts of a generation, already repeated; each becomes one `agl.rollout` episode of the
+model in training, and its token logs the rows of the loss. What the policy did wrong is scored and trained on. What the
+machinery did wrong abstains: its row has an all-zero mask, and its reward enters neither mean nor spread of its group.
+Loss types that average over rows (grpo, dr_grpo) still count the empty row; those over tokens (dapo, bnpo) do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from accelerate.utils import gather_object
+from trl.models.utils import unwrap_model_for_generation
+from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.utils import pad
+
+from agl.core import OutcomeKind, Task
+from agl.errors import InfraError, UserError
+from agl.policies.policy import Sampling
+from agl.rollout import Job, derived_seed
+from agl.trace import Episode, EpisodeWriter
+from train.branching import Tree, mean_metrics, tree_advantages
+from train.earned import Earned, earned, flat_groups, mean_reward, summary, treatment
+from train.loss_rows import LossRow, draw, padded_count, row_weight, rows_of
+from train.options import EpisodeArguments
+from train.plan import Setting
+from train.prompt_order import PromptOrder
+from train.rollouts import Played, Player, TrainerPolicy
+from train.sharding import check_engine, unsharded
+
+STRIKES = 3
+"""Generations in a row with too many infrastructure failures that end the run."""
+
+
+def training_reward(
+    prompts: Sequence[Any], completions: Sequence[Any], *, episode_reward: list[float | None], **_: Any
+) -> list[float | None]:
+    """The reward function TRL calls: what the episodes earned; None abstains."""
+    return episode_reward
+
+
+class EpisodeTrainer(GRPOTrainer):
+    """GRPOTrainer whose generations are AGL episodes.
+
+    Args:
+        setting: environment and tasks; the dataset is made from it.
+        episodes: options of the episodes.
+        evaluation: tasks that `eval_strategy` plays.
+        others: arguments of GRPOTrainer but `rollout_func`, `reward_funcs` and the datasets.
+    """
+
+    args: Any
+    model: Any
+    num_generations: int
+    num_generations_eval: int
+    pad_to_multiple_of: Any
+    shuffle_dataset: Any
+    train_dataset: Any
+
+    def __init__(
+        self, setting: Setting, episodes: EpisodeArguments, *, evaluation: Setting | None = None, **others: Any
+    ) -> None:
+        self._setting = setting
+        self._episodes = episodes
+        self._evaluation = evaluation
+        self._jobs: list[Job] = []
+        self._rows: list[list[LossRow]] = []
+        self._trees: list[Tree] | None = None
+        self._drawn = (-1, 0)
+        self._generations = 0
+        self._strikes = 0
+        self._logps: torch.Tensor | None = None
+        super().__init__(
+            rollout_func=self._play,
+            reward_funcs=training_reward,
+            train_dataset=dataset_of(setting),
+            eval_dataset=dataset_of(evaluation) if evaluation is not None else None,
+            **others,
+        )
+        check_engine(self)
+
+    # Which prompts, in which order.
+
+    def _get_train_sampler(self, dataset: Any = None) -> Any:
+        """TRL's order, but a pure function of seed and epoch, so that a resumed run goes on with the same prompts."""
+        return PromptOrder(
+            len(self.train_dataset if dataset is None else dataset),
+            repeats=self.num_generations,
+            prompts_per_generation=self.args.generation_batch_size // self.num_generations,
+            uses=self.num_iterations * self.args.steps_per_generation,
+            shuffled=self.shuffle_dataset,
+            seed=self.args.seed,
+            epoch=lambda: int((self.state.epoch or 0.0) + 1e-6),
+        )
+
+    # A generation: from inputs to loss rows.
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        # rollout_func sees prompts only; the tasks behind them are kept for it here.
+        first = self.accelerator.process_index * len(inputs)
+        read = self._setting.task_type.model_validate_json
+        self._jobs = [
+            Job(read(row["task"]), (first + place) % self.num_generations) for place, row in enumerate(inputs)
+        ]
+        scored = cast("dict[str, Any]", super()._generate_and_score_completions(inputs))
+        return self._with_rows(scored)
+
+    def _play(self, prompts: list[Any], trainer: Any) -> dict[str, Any]:
+        """One episode per job, in order; one row of each, as TRL wants it."""
+        step = self.state.global_step
+        draw_number = self._drawn[1] + 1 if self._drawn[0] == step else 0
+        self._drawn = (step, draw_number)
+        seed = derived_seed(self.args.seed, "train", step, draw_number)
+        started = time.perf_counter()
+        with self._sampler(self.args.temperature, len(self._jobs)) as policy:
+            player = Player(self._setting, self._episodes, policy, seed=seed)
+            played = self._finish(player, self._jobs)
+            everyone = self._everyone(played)
+            flat, refills = flat_groups(everyone, self.num_generations), 0
+            if self._episodes.zero_variance_groups == "refill":
+                everyone, flat, refills = self._refill(player, played, everyone, flat, seed)
+        seconds = time.perf_counter() - started
+        self._write(played.episodes, step, draw_number)
+        metrics = summary(everyone, self.num_generations, shaped=self._episodes.format_credit > 0)
+        metrics |= {"episode/seconds_of_generation": seconds, "groups/refilled": float(refills)}
+        if self._episodes.branching() is not None:
+            metrics |= mean_metrics(gather_object([tree.metrics() for tree in played.trees or []]))
+        self._watch(everyone)
+        dropped = set(flat) if self._episodes.zero_variance_groups != "keep" else set()
+        metrics["groups/dropped"] = float(len(dropped))
+        self._rows = self._rows_of(played.episodes, dropped)
+        self._trees = played.trees
+        metrics["episode/rows"] = sum(map(len, self._rows)) / len(self._rows)
+        self._record(metrics)
+        self._generations += 1
+        shown = [rows[-1] for rows in self._rows]
+        mine = self._mine(everyone)
+        return {
+            "prompt_ids": [row.prompt_ids for row in shown],
+            "completion_ids": [row.completion_ids for row in shown],
+            "logprobs": [row.logprobs for row in shown],
+            "env_mask": [row.mask for row in shown],
+            "episode_reward": [each.reward for each in mine],
+        }
+
+    @contextmanager
+    def _sampler(self, temperature: float, episodes: int) -> Iterator[TrainerPolicy]:
+        """The policy in training with its weights at hand, for so many episodes at once.
+
+        Opened once around all turns: under ZeRO-3 and FSDP it gathers the weights, which every rank must do together,
+        while the number of turns differs from rank to rank.
+        """
+        options = self._episodes
+        with (
+            unwrap_model_for_generation(
+                self.model_wrapped,
+                self.accelerator,
+                gather_deepspeed3_params=self.args.ds3_gather_for_generation,
+                gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
+            ) as model,
+            unsharded(model),
+        ):
+            policy = TrainerPolicy(
+                model,
+                self._tokenizer,
+                Sampling(temperature=temperature, max_tokens=options.max_turn_tokens),
+                response_tokens=self.args.max_completion_length,
+                max_batch=options.concurrency or max(1, episodes),
+                chat_template=options.chat_template,
+                append=options.decisions == "append",
+            )
+            try:
+                yield policy
+            finally:
+                # The sampler's thread may still use the weights for an episode that missed its deadline.
+                asyncio.run(policy.aclose())
+
+    def _finish(self, player: Player, jobs: Sequence[Job]) -> Played:
+        return asyncio.run(player.play(jobs, self.num_generations))
+
+    def _everyone(self, played: Played) -> list[Earned]:
+        """What the episodes of all ranks earned, in the order of the groups."""
+        found: list[Earned] = gather_object([self._earned(episode) for episode in played.episodes])
+        return found
+
+    def _earned(self, episode: Episode) -> Earned:
+        return earned(episode, self._episodes.format_credit, self._treatment(episode))
+
+    def _treatment(self, episode: Episode) -> Any:
+        options = self._episodes
+        return treatment(episode, truncated=options.truncated_episodes, unanswered=options.unanswered_episodes)
+
+    def _mine(self, everyone: Sequence[Earned]) -> Sequence[Earned]:
+        first = self.accelerator.process_index * len(self._jobs)
+        return everyone[first : first + len(self._jobs)]
+
+    def _refill(
+        self, player: Player, played: Played, everyone: list[Earned], flat: list[int], seed: int
+    ) -> tuple[list[Earned], list[int], int]:
+        """Play other tasks in place of groups without spread, a bounded number of times; `played` is changed.
+
+        Every rank sees all scores and draws the same tasks, so all take part in each round, some with no episode.
+        """
+        rng = random.Random(derived_seed(seed, "refill"))
+        size, first = self.num_generations, self.accelerator.process_index * len(self._jobs)
+        used = set(gather_object([job.task.id for job in self._jobs]))
+        refills = 0
+        for _ in range(self._episodes.max_refills):
+            free = [task for task in self._setting.tasks if task.id not in used]
+            fresh = dict(zip(flat, rng.sample(free, min(len(free), len(flat))), strict=False))
+            if not fresh:
+                break
+            used |= {task.id for task in fresh.values()}
+            refills += len(fresh)
+            places = [place for place in range(len(self._jobs)) if (first + place) // size in fresh]
+            for place in places:
+                self._jobs[place] = Job(fresh[(first + place) // size], self._jobs[place].attempt)
+            again = self._finish(player, [self._jobs[place] for place in places])
+            for place, episode in zip(places, again.episodes, strict=True):
+                played.episodes[place] = episode
+            if played.trees is not None and again.trees is not None:
+                for place, tree in zip(places[::size], again.trees, strict=True):
+                    played.trees[place // size] = tree
+            everyone = self._everyone(played)
+            flat = flat_groups(everyone, size)
+        return everyone, flat, refills
+
+    def _rows_of(self, episodes: Sequence[Episode], dropped: set[int]) -> list[list[LossRow]]:
+        first = self.accelerator.process_index * len(episodes)
+        out = []
+        for place, episode in enumerate(episodes):
+            mute = self._treatment(episode) != "train" or (first + place) // self.num_generations in dropped
+            rows = rows_of(episode, filler=self.eos_token_ids[0], mute=mute)
+            if self._episodes.decisions == "one":
+                rows = [draw(rows, derived_seed(self.args.seed, "decision", *self._drawn, *episode.key))]
+            out.append(rows)
+        return out
+
+    def _with_rows(self, scored: dict[str, Any]) -> dict[str, Any]:
+        """TRL's output with all rows in place of one per episode, and what each of their tokens is credited with."""
+        counts = torch.tensor(
+            [
+                sum(map(len, self._rows)),
+                max(map(len, self._rows)),
+                sum(row.episode_tokens for rows in self._rows for row in rows[:1]),
+            ],
+            device=self.accelerator.device,
+        )
+        gathered = self.accelerator.gather(counts).view(-1, 3)
+        several = int(gathered[:, 1].max()) > 1
+        rows = [row for episode in self._rows for row in episode]
+        total = len(rows)
+        if several:
+            total = padded_count(int(gathered[:, 0].max()), self.args.steps_per_generation)
+            eos = self.eos_token_ids[0]
+            rows += [LossRow([eos], [eos], [0], [0.0])] * (total - len(rows))
+        own = self._credits(scored["advantages"].tolist())
+        own += [[0.0]] * (total - len(own))
+        weights = [row_weight(row, loss_type=self.loss_type, rows=total, episodes=len(self._rows)) for row in rows]
+        credited = [[weight * value for value in values] for weight, values in zip(weights, own, strict=True)]
+        out = self._tensors(scored, rows) if several else dict(scored)
+        if all(len(values) == 1 for values in credited):
+            out["advantages"] = torch.tensor([values[0] for values in credited], device=self.accelerator.device)
+        else:
+            # Where a rank has one number per row and others one per token, each shape is what its own loss reads.
+            width = out["completion_ids"].shape[1]
+            wide = [
+                values * len(row.mask) if len(values) == 1 else values
+                for values, row in zip(credited, rows, strict=True)
+            ]
+            out["advantages"] = torch.tensor(
+                [values + [0.0] * (width - len(values)) for values in wide], device=self.accelerator.device
+            )
+        out["num_items_in_batch"] = gathered[:, 2].sum()
+        return out
+
+    def _credits(self, advantages: list[float]) -> list[list[float]]:
+        """Advantage of each real row: one number, or one per completion token."""
+        branching = self._episodes.branching()
+        if branching is None or branching.advantage == "soft" or self._trees is None:
+            return [[value] for value, rows in zip(advantages, self._rows, strict=True) for _ in rows]
+        out: list[list[float]] = []
+        size = self.num_generations
+        for number, tree in enumerate(self._trees):
+            places = range(number * size, (number + 1) * size)
+            own = [
+                advantages[place] if self._treatment(member.episode) != "abstain" else None
+                for place, member in zip(places, tree.members, strict=True)
+            ]
+            lengths = [sum(map(len, member.episode.logs)) for member in tree.members]
+            for place, values in zip(places, tree_advantages(own, tree.lineage, lengths), strict=True):
+                for row in self._rows[place]:
+                    width = len(row.mask)
+                    out.append((values[row.start : row.start + width] + [0.0] * width)[:width])
+        return out
+
+    def _tensors(self, scored: Mapping[str, Any], rows: Sequence[LossRow]) -> dict[str, Any]:
+        """The rows as TRL lays them out, with the log-probabilities that it would have computed for them."""
+        device, blank = self.accelerator.device, self._tokenizer.pad_token_id
+
+        def stack(columns: Sequence[Sequence[Any]], value: int, side: str) -> torch.Tensor:
+            made: torch.Tensor = pad(
+                [torch.tensor(column) for column in columns],
+                padding_value=value,
+                padding_side=side,
+                pad_to_multiple_of=self.pad_to_multiple_of,
+            )
+            return made.to(device)
+
+        out: dict[str, Any] = {
+            "prompt_ids": stack([row.prompt_ids for row in rows], blank, "left"),
+            "prompt_mask": stack([[1] * len(row.prompt_ids) for row in rows], 0, "left"),
+            "completion_ids": stack([row.completion_ids for row in rows], blank, "right"),
+            "completion_mask": stack([[1] * len(row.mask) for row in rows], 0, "right"),
+            "tool_mask": stack([row.mask for row in rows], 1, "right"),
+            "sampling_per_token_logps": stack([row.logprobs for row in rows], 0, "right"),
+        }
+        wanted = [name for name in ("old_per_token_logps", "ref_per_token_logps") if name in scored]
+        ids = torch.cat([out["prompt_ids"], out["completion_ids"]], dim=1)
+        seen = torch.cat([out["prompt_mask"], out["completion_mask"]], dim=1)
+        for name in wanted:
+            model, chosen = self._model_for(name)
+            with torch.no_grad(), chosen:
+                out[name], _, _ = self._get_per_token_logps_and_entropies(
+                    model, ids, seen, out["completion_ids"].shape[1], batch_size=self.args.per_device_train_batch_size
+                )
+        return out
+
+    def _model_for(self, name: str) -> tuple[Any, AbstractContextManager[Any]]:
+        """The model behind a column of log-probabilities, and the adapter it needs, as TRL chooses them."""
+        if name == "old_per_token_logps":
+            return self.model, nullcontext()
+        if self.ref_model is not None:
+            return self.ref_model, nullcontext()
+        from trl.trainer.utils import use_adapter
+
+        inner = self.accelerator.unwrap_model(self.model)
+        return self.model, use_adapter(inner, adapter_name="ref" if "ref" in inner.peft_config else None)
+
+    # What is written down.
+
+    def _write(self, episodes: Sequence[Episode], step: int, draw_number: int) -> None:
+        if self._episodes.save_episodes:
+            folder = Path(self.args.output_dir, "episodes")
+            folder.mkdir(parents=True, exist_ok=True)
+            file = folder / f"{step:06d}-{draw_number}-rank{self.accelerator.process_index}.jsonl"
+            file.unlink(missing_ok=True)
+            with EpisodeWriter(file) as writer:
+                for episode in episodes:
+                    writer.write(episode)
+        count = min(self._episodes.sample_episodes, len(episodes))
+        if count and self.accelerator.is_main_process:
+            Path(self.args.output_dir).mkdir(parents=True, exist_ok=True)
+            with EpisodeWriter(Path(self.args.output_dir, "episodes.jsonl")) as writer:
+                for place in range(count):
+                    episode = episodes[place * len(episodes) // count]
+                    # Attempts count on over the generations, so that no record hides an earlier one.
+                    attempt = self._generations * self.num_generations + episode.attempt
+                    writer.write(episode.model_copy(update={"attempt": attempt}))
+
+    def _record(self, metrics: Mapping[str, float]) -> None:
+        mode = "train" if self.model.training else "eval"
+        for name, value in metrics.items():
+            self._metrics[mode][name].append(value)
+
+    def _watch(self, everyone: Sequence[Earned]) -> None:
+        """End the run when infrastructure failures are no accident any more; every rank decides alike."""
+        failed = [each for each in everyone if each.outcome == OutcomeKind.INFRA_FAILURE]
+        over = len(failed) > self._episodes.max_infra_share * len(everyone)
+        self._strikes = self._strikes + 1 if over else 0
+        if self._strikes >= STRIKES:
+            error, _ = Counter(each.error for each in failed).most_common(1)[0]
+            raise InfraError(
+                f"{len(failed)} of {len(everyone)} episodes failed for the machinery's fault, the {STRIKES}rd "
+                f"generation in a row above max_infra_share {self._episodes.max_infra_share:g}; most often: {error}"
+            )
+
+    # Evaluation.
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Play the evaluation set, its tasks spread over the ranks; the same seeds each time.
+
+        Returns:
+            `eval_reward`, `eval_score` and all that is logged of a generation, as means over the whole set.
+
+        Raises:
+            InfraError: no episode could be scored.
+        """
+        if self._evaluation is None:
+            raise UserError("expected an evaluation set (option eval_source), got none; set eval_strategy: no")
+        attempts = self.num_generations_eval
+        jobs = [Job(task, attempt) for task in self._evaluation.tasks for attempt in range(attempts)]
+        rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
+        started = time.perf_counter()
+        was_training = self.model.training
+        self.model.eval()
+        mine = jobs[rank::ranks]
+        with self._sampler(self._episodes.eval_temperature, len(mine)) as policy:
+            plain = replace(self._episodes, arpo=None)
+            player = Player(self._evaluation, plain, policy, seed=derived_seed(self.args.seed, "eval"))
+            played = self._finish(player, mine)
+        places = gather_object(list(range(rank, len(jobs), ranks)))
+        by_place = dict(zip(places, gather_object([earned(episode) for episode in played.episodes]), strict=True))
+        everyone = [by_place[place] for place in range(len(jobs))]
+        reward = mean_reward(everyone)
+        if reward is None:
+            raise InfraError(f"all {len(jobs)} episodes of the evaluation failed; most often: {_commonest(everyone)}")
+        found = {**summary(everyone, attempts), "reward": reward, "seconds": time.perf_counter() - started}
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
+        self.log(metrics)
+        self.model.train(was_training)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    # Checkpoints.
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        # First, so that a checkpoint with a trainer_state.json is whole.
+        folder = Path(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}")
+        folder.mkdir(parents=True, exist_ok=True)
+        every = self.args.steps_per_generation * self.num_iterations
+        torch.save(
+            {
+                "ranks": self.accelerator.num_processes,
+                "step": self._step,
+                "generations": self._generations,
+                "drawn": list(self._drawn),
+                "strikes": self._strikes,
+                # Rows of a generation that are still to be trained on were sampled by weights that are gone.
+                "rows": self._buffered_inputs if self._step % every else None,
+            },
+            folder / f"{_STATE}{self.accelerator.process_index}.pt",
+        )
+        super()._save_checkpoint(model, trial)  # type: ignore[no-untyped-call]
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)  # type: ignore[no-untyped-call]
+        if checkpoint is None:
+            return
+        file = Path(checkpoint, f"{_STATE}{self.accelerator.process_index}.pt")
+        found = torch.load(file, map_location=self.accelerator.device, weights_only=True) if file.is_file() else None
+        if found is None or found["ranks"] != self.accelerator.num_processes:
+            wrote = len(list(Path(checkpoint).glob(f"{_STATE}*.pt")))
+            raise UserError(
+                f"expected a checkpoint that {self.accelerator.num_processes} processes wrote, got {checkpoint} of "
+                f"{wrote}; resume with as many, or start anew with model_name_or_path: {checkpoint}"
+            )
+        self._step, self._generations = found["step"], found["generations"]
+        self._drawn, self._strikes = tuple(found["drawn"]), found["strikes"]
+        self._buffered_inputs = found["rows"]
+
+    # The loss.
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        self._logps = found[0].detach()
+        return found
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        """TRL's loss; beside it, how far sampler and trainer disagree about the sampled tokens.
+
+        Before the first step on a generation the two are one model, so a gap beyond rounding is a fault in ids, mask
+        or weights; on later steps it shows how far the weights have moved.
+        """
+        loss: torch.Tensor = super()._compute_loss(model, inputs)  # type: ignore[no-untyped-call]
+        if self._logps is not None and "sampling_per_token_logps" in inputs:
+            mask = inputs["completion_mask"] * inputs["tool_mask"]
+            gap = (self._logps - inputs["sampling_per_token_logps"]).abs() * mask
+            sums = torch.stack([gap.sum(), mask.sum().to(gap.dtype), gap.max()])
+            gathered = self.accelerator.gather(sums).view(-1, 3)
+            total, count = gathered[:, 0].sum().item(), gathered[:, 1].sum().item()
+            if count:
+                self._record({"sampling/gap_mean": total / count, "sampling/gap_max": gathered[:, 2].max().item()})
+        return loss
+
+
+_STATE = "episodes-rank"
+
+
+def _commonest(everyone: Sequence[Earned]) -> str | None:
+    return Counter(each.error for each in everyone).most_common(1)[0][0]
+
+
+def dataset_of(setting: Setting) -> Any:
+    """Tasks as the dataset TRL wants. The prompt column is what its completion tables show: the first observation.
+
+    The model's own prompt is made by the rollout. A task is one JSON text, since Arrow would give all rows the keys
+    of any.
+    """
+    from datasets import Dataset
+
+    env = setting.make_env()
+    rows = [{"prompt": _shown(env, task), "task": task.model_dump_json()} for task in setting.tasks]
+    env.close()
+    return Dataset.from_list(rows)
+
+
+def _shown(env: Any, task: Task) -> str:
+    text: str = env.reset(task).text
+    return text
