@@ -29,6 +29,7 @@ MOUNTS: dict[str, Mount] = {
     "eval": Mount("eval.commands:evaluate", "Evaluate policies on an environment; nothing is trained."),
     "grit": Mount("envs.grit.commands:app", "Build, verify, describe and rename splits of the GRIT benchmark."),
     "plan": Mount("train.commands:plan", "Say what a training config amounts to, before anything is loaded."),
+    "report": Mount("eval.report.commands:report", "Write one HTML page about a run: figures and every episode."),
     "show": Mount("eval.compare_commands:show", "Read one recorded episode, or list the episodes of a run."),
 }
 
@@ -113,7 +114,8 @@ def _first_line(name: str) -> str:
     except ImportError as error:
         return f"(cannot be loaded: {error})"
     text = sys.modules[env.__module__].__doc__ or env.__doc__ or ""
-    return text.strip().split("\n", 1)[0]
+    line = text.strip().split("\n", 1)[0]
+    return f"{line} Players: {', '.join(env.players)}." if env.players else line
 
 
 def main() -> NoReturn:

@@ -17,11 +17,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from agl.core import Env, Malformed, OutcomeKind, Step, Task
+from agl.core import Action, Env, Malformed, OutcomeKind, Step, StopReason, Task
 from agl.dialects import dialect_for
 from agl.errors import DataError
 from agl.policies.policy import Policy
-from agl.policies.scripted import Oracle, Random, Silent
+from agl.policies.scripted import Oracle, Player, Random, Silent
 from agl.rollout import rollout
 from agl.trace import Episode
 
@@ -59,10 +59,20 @@ def _without_time(episode: Episode) -> dict[str, Any]:
     return episode.model_dump(mode="json", exclude={"seconds"})
 
 
+def _dialects(env_class: EnvClass) -> list[str]:
+    return list(dict.fromkeys((env_class.dialect, "tags", "tools")))
+
+
+def _turn(env: Env[Any], action: Action | Malformed) -> Step:
+    """A turn of one action; returns what the env said last."""
+    step = env.step(action)
+    return env.close_turn() or step
+
+
 def _oracle_steps(env: Env[Any]) -> list[Step]:
     steps = []
     while not env.is_over:
-        steps.append(env.step(env.oracle()))
+        steps.append(_turn(env, env.oracle()))
         assert len(steps) < 1000, f"{env.task.id}: the oracle does not end the episode"
     return steps
 
@@ -96,7 +106,7 @@ def unknown_data_is_refused(env_class: EnvClass) -> None:
 
 def oracle_scores_one(env_class: EnvClass) -> None:
     for task in _tasks(env_class):
-        for dialect in ("tags", "tools"):
+        for dialect in _dialects(env_class):
             episode = asyncio.run(rollout(env_class(), task, Oracle(), dialect=dialect_for(env_class, dialect)))
             assert episode.score is not None, f"{task.id}: {episode.outcome.error}"
             assert episode.score.total == 1.0, f"{task.id} under {dialect}: the oracle scores {episode.score.total}"
@@ -118,7 +128,7 @@ def random_stays_below_its_bound(env_class: EnvClass) -> None:
 def hostile_text_neither_crashes_nor_scores(env_class: EnvClass) -> None:
     """Malformed input is answered in bounded text, ends sometime, and earns nothing."""
     task = _tasks(env_class, 1)[0]
-    for name in ("tags", "tools"):
+    for name in _dialects(env_class):
         dialect = dialect_for(env_class, name)
         for text in HOSTILE:
             env = env_class()
@@ -129,11 +139,20 @@ def hostile_text_neither_crashes_nor_scores(env_class: EnvClass) -> None:
             assert env.score().total == 0.0, f"{text[:20]!r} scores {env.score().total}"
 
 
+def players_play(env_class: EnvClass) -> None:
+    """Every player of the env plays to an end, the same way each time."""
+    for player in env_class.players:
+        for task in _tasks(env_class, 2):
+            episode = _play(env_class, task, Player(player))
+            assert episode.outcome.stop is not StopReason.MAX_TURNS, f"{player} does not end the episode"
+            assert _without_time(episode) == _without_time(_play(env_class, task, Player(player)))
+
+
 def malformed_forever_ends(env_class: EnvClass) -> None:
     env = env_class()
     env.reset(_tasks(env_class, 1)[0])
     for _ in range(1000):
-        step = env.step(Malformed(reason="no_action", message="nothing"))
+        step = _turn(env, Malformed(reason="no_action", message="nothing"))
         if step.terminated or step.truncated:
             return
     raise AssertionError("an env must end after a bounded number of malformed actions")
@@ -180,7 +199,7 @@ def order_of_calls_is_guarded(env_class: EnvClass) -> None:
     last = env.oracle()
     while not env.is_over:
         last = env.oracle()
-        env.step(last)
+        _turn(env, last)
     before = env.score()
     assert env.step(last).observation.is_error, "an action after the end must be answered by an error"
     assert env.score() == before == env.score(), "an action after the end changes the score"
@@ -207,7 +226,7 @@ def actions_describe_themselves(env_class: EnvClass) -> None:
     for task in _tasks(env_class, 3):
         env.reset(task)
         for sample in [env.oracle(), *(env.random_action(rng) for _ in range(5))]:
-            for name in ("tags", "tools"):
+            for name in _dialects(env_class):
                 dialect = dialect_for(env, name)
                 assert dialect.parse(dialect.write(sample)) == [sample], f"{sample!r} is lost under {name}"
 
@@ -220,6 +239,7 @@ CHECKS: tuple[Callable[[EnvClass], None], ...] = (
     silence_scores_nothing,
     random_stays_below_its_bound,
     hostile_text_neither_crashes_nor_scores,
+    players_play,
     malformed_forever_ends,
     episodes_are_deterministic,
     snapshot_restores,

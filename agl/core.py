@@ -129,6 +129,13 @@ class Step(Frozen):
         return self.stop or (StopReason.ANSWER if self.terminated else StopReason.MAX_TURNS)
 
 
+class Post(Frozen):
+    """What an episode lets the other episodes of its run know at the end of a round."""
+
+    round: int
+    notes: dict[str, Any] = Field(default_factory=dict, description="JSON, in a form its env defines.")
+
+
 class OutcomeKind(StrEnum):
     """Who is answerable for how the episode ended."""
 
@@ -181,6 +188,8 @@ class Env(ABC, Generic[TaskT]):
     """Names in `Score.parts` that tables and summaries show beside `total` and `reward`."""
     random_bound: ClassVar[float] = 0.5
     """The mean `Score.total` of random play stays at or below this."""
+    players: ClassVar[tuple[str, ...]] = ()
+    """Names of this env's own scripted players, beside oracle, random and silent: rules that need no model."""
     thinking: bool = True
     """False where the options of this instance ask for an action without reasoning before it."""
 
@@ -237,6 +246,37 @@ class Env(ABC, Generic[TaskT]):
     def random_action(self, rng: random.Random) -> Action:
         """A legal action drawn at random: the baseline that tables print."""
 
+    def player_actions(self, player: str) -> Sequence[Action]:
+        """The next turn of one of `players`; a pure function of what has happened in this episode."""
+        raise NotImplementedError(f"{self.name} names the player {player!r} and does not play it")
+
+    def choices(self) -> Sequence[Action]:
+        """Where the next turn is a choice among few actions (a label), these; else nothing."""
+        return ()
+
+    def end_turn(self) -> Step | None:
+        """Close a turn; called once all actions of one turn were applied and the episode goes on.
+
+        The observation of the step opens the next turn. None: the replies to the actions do.
+        """
+        return None
+
+    @property
+    def exchanges(self) -> bool:
+        """True where the episodes of one run know of each other; then `post` and `receive` are called between turns."""
+        return False
+
+    def post(self) -> Post | None:
+        """What the turn that was just played tells the other episodes of this run; None: nothing to exchange now.
+
+        Where it is a Post, the rollout waits until every other episode has posted for this round (or has ended), hands
+        all of them to `receive`, and only then calls `end_turn`. A caller that plays one episode alone does neither.
+        """
+        return None
+
+    def receive(self, posts: Mapping[str, Post]) -> None:
+        """Take notice of the latest posts of the run up to this round, by task id; this episode's own among them."""
+
     def reset(self, task: TaskT) -> Observation:
         """Start an episode; a pure function of `task`.
 
@@ -247,6 +287,14 @@ class Env(ABC, Generic[TaskT]):
             raise TypeError(f"{self.name} takes {self.task_type.__name__}, got {type(task).__name__}")
         self._task, self._over = task, False
         return self.begin(task)
+
+    def close_turn(self) -> Step | None:
+        """`end_turn`, with its end taken note of; nothing where the episode is over."""
+        if self._over:
+            return None
+        step = self.end_turn()
+        self._over = step is not None and (step.terminated or step.truncated)
+        return step
 
     def step(self, action: Action | Malformed) -> Step:
         """Apply one action. After the end it changes nothing and says so.

@@ -46,7 +46,8 @@ class TextEnv(gymnasium.Env[str, str]):
 
     An action is one turn of a model in the env's dialect; all actions in it run in order until the episode ends. The
     reward is 0 until then and `Score.reward` at the end. `info` at reset holds `task` (its id), `system` (the system
-    prompt) and `stops`; after each step `task`, `malformed` (reason codes of this turn); at the end also `total`,
+    prompt) and `stops`; after each step `task`, `malformed` (reason codes of this turn) and, where every turn has a
+    context of its own, the next `system`; at the end also `total`,
     `parts`, `labels`, `outcome` and `stop`.
 
     Args:
@@ -140,9 +141,15 @@ class TextEnv(gymnasium.Env[str, str]):
             shown.append(step.observation.text)
             if step.ended is not None:
                 break
+        closing = None if was_over else self._env.close_turn()
+        if closing is not None:
+            step = closing
+            shown = [step.observation.text] if self._dialect.fresh else [*shown, step.observation.text]
         observation = "\n".join(shown)
         self._said.append(observation)
         info: dict[str, Any] = {"task": self._env.task.id, "malformed": malformed}
+        if self._dialect.fresh:
+            info["system"] = self._dialect.prompt(self._env, step.observation).messages[0].content
         if step.ended is None or was_over:
             return observation, 0.0, step.terminated, step.truncated, info
         score = self._env.score()

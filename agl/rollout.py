@@ -6,18 +6,20 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from agl.core import Action, Env, Malformed, Outcome, OutcomeKind, Score, StopReason, Task
+from agl.core import Action, Env, Malformed, Observation, Outcome, OutcomeKind, Post, Score, StopReason, Task
 from agl.dialects import dialect_for
 from agl.dialects.dialect import Dialect, Reply
 from agl.errors import DeadlineError, InfraError, UserError
 from agl.messages import Injection
-from agl.policies.policy import Dialogue, Play, Policy
+from agl.policies.policy import Dialogue, Finish, Play, Policy, Sample
 from agl.tokens import TokenLog
 from agl.trace import Episode, Event, Tokens, Turn
+from agl.world import World
 
 logger = logging.getLogger(__name__)
 
@@ -53,14 +55,22 @@ class _Record:
 
     turns: list[Turn]
     events: list[Event]
+    posts: list[Post] = field(default_factory=list)
+    said: list[Sample] = field(default_factory=list)
     sampled: int = 0
     model: float = 0.0
+    waited: float = 0.0
     dialogue: Dialogue | None = None
     stop: StopReason | None = None
 
     @property
     def logs(self) -> Sequence[TokenLog]:
         return self.dialogue.logs if self.dialogue is not None else ()
+
+    def heard(self, sample: Sample) -> None:
+        self.said.append(sample)
+        self.sampled += sample.tokens
+        self.turns.append(Turn(source="sampled", role="assistant", text=sample.text, finish=sample.finish))
 
     def injected(self, injection: Injection) -> None:
         if injection.kind == "continue":
@@ -80,12 +90,14 @@ async def rollout(
     shots: int = 0,
     seed: int = 0,
     attempt: int = 0,
+    world: World | None = None,
 ) -> Episode:
     """Play one episode; never raises for what the policy, the backend or the env does wrong.
 
     Args:
         shots: worked examples in the prompt.
         seed: of the whole run; the episode's own seed is derived from it, the task id and the attempt.
+        world: where the env exchanges posts with other episodes; alone without.
 
     Raises:
         UserError: the policy cannot be used as configured (unknown model, bad key): no episode would succeed.
@@ -98,13 +110,12 @@ async def rollout(
     clock = asyncio.timeout(limits.deadline)
     try:
         async with clock:
-            await _play(
-                env, task, policy, dialect, limits, shots, derived_seed(seed, task.id, attempt), attempt, record
-            )
+            table = _Table(world, (task.id, attempt), clock)
+            await _play(env, task, policy, dialect, limits, shots, derived_seed(seed, *table.key), table, record)
         score = env.score()
         if not isinstance(score, Score):
             raise TypeError(f"expected a Score from {env.name}.score(), got {type(score).__name__}; correct the env")
-        if time.perf_counter() - started > limits.deadline:
+        if time.perf_counter() - started - record.waited > limits.deadline:
             raise DeadlineError
         stop = record.stop or StopReason.ERROR
         kind = OutcomeKind.of(stop)
@@ -116,7 +127,7 @@ async def rollout(
         error = f"deadline of {limits.deadline:g} s passed" if late else _describe(caught)
     finally:
         _close(env)
-    total = time.perf_counter() - started
+    total = time.perf_counter() - started - record.waited
     return Episode(
         task=task.model_dump(mode="json"),
         attempt=attempt,
@@ -128,8 +139,41 @@ async def rollout(
         outcome=Outcome(kind=kind, stop=stop, error=error),
         tokens=_count(record),
         seconds={"model": record.model, "framework": total - record.model, "total": total},
+        posts=tuple(record.posts),
         logs=tuple(record.logs),
     )
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Where an episode sits: its world, if it has one, its place there, and the clock that stops while it waits."""
+
+    world: World | None
+    key: tuple[str, int]
+    clock: asyncio.Timeout
+
+    async def end_turn(self, env: Env[Any], record: _Record) -> Observation | None:
+        """Let the env close its turn, after an exchange where it has something to post; returns what opens the next."""
+        post = env.post() if self.world is not None else None
+        if self.world is not None and post is not None:
+            record.posts.append(post)
+            self.world.draft(self.key, [asdict(sample) for sample in record.said])
+            env.receive(await self._exchange(self.world, post, record))
+        step = env.close_turn()
+        if step is None:
+            return None
+        record.stop = step.ended
+        return step.observation
+
+    async def _exchange(self, world: World, post: Post, record: _Record) -> Mapping[str, Post]:
+        now = asyncio.get_running_loop().time
+        due, before = self.clock.when(), now()
+        self.clock.reschedule(None)
+        posts = await world.exchange(self.key, post)
+        waited = now() - before
+        self.clock.reschedule(None if due is None else due + waited)
+        record.waited += waited
+        return posts
 
 
 async def _play(
@@ -140,24 +184,33 @@ async def _play(
     limits: Limits,
     shots: int,
     seed: int,
-    attempt: int,
+    table: _Table,
     record: _Record,
 ) -> None:
     await policy.prepare()
     first, prompt = dialect.open(env, task, shots, native=policy.native_tools)
     record.turns.extend(Turn(source="prompt", role=message.role, text=message.content) for message in prompt.messages)
-    dialogue = record.dialogue = policy.open(prompt, seed=seed, play=Play(env, dialect, attempt))
-    for _ in range(limits.max_turns):
-        text, finish = await _speak(dialogue, dialect, first.text, record)
+    dialogue = record.dialogue = policy.open(prompt, seed=seed, play=Play(env, dialect, table.key[1]))
+    drafted = [] if table.world is None or not dialect.fresh else table.world.drafted(table.key)
+    for turn in range(limits.max_turns):
+        choices = [dialect.write(action) for action in env.choices()]
+        if turn < len(drafted):
+            again = Sample(**drafted[turn])
+            dialogue.recall(again)
+            record.heard(again)
+            text, finish = again.text, again.finish
+        else:
+            text, finish = await _speak(dialogue, dialect, first.text, choices, record)
         actions: Sequence[Action | Malformed] = [_TRUNCATED]
-        if finish != "length":
+        if finish != "length" or dialect.fresh:
             actions = dialect.parse(text, may_begin_inside_thinking=dialogue.may_begin_inside_thinking)
         replies = _act(env, actions, record)
-        if finish == "length":
+        if finish == "length" and not dialect.fresh:
             record.stop = StopReason.MAX_TOKENS
+        opening = await table.end_turn(env, record) if record.stop is None else None
         if record.stop is not None:
             return
-        injection = dialect.render(replies, turn_ended=finish == "eos")
+        injection = dialect.answer(env, replies, opening, turn_ended=finish == "eos")
         dialogue.inject(injection)
         record.injected(injection)
     record.stop = StopReason.MAX_TURNS
@@ -171,17 +224,18 @@ _TRUNCATED = Malformed(
 )
 
 
-async def _speak(dialogue: Dialogue, dialect: Dialect, seen: str, record: _Record) -> tuple[str, str]:
+async def _speak(
+    dialogue: Dialogue, dialect: Dialect, seen: str, choices: Sequence[str], record: _Record
+) -> tuple[str, Finish]:
     """One turn of the policy. Sampling goes on when the stop string turns out to be data inside an action."""
     text = ""
     for _ in range(_MOST_STRETCHES):
         before = time.perf_counter()
         try:
-            sample = await dialogue.sample(dialect.stops)
+            sample = await (dialogue.choose(choices, dialect.stops) if choices else dialogue.sample(dialect.stops))
         finally:
             record.model += time.perf_counter() - before
-        record.sampled += sample.tokens
-        record.turns.append(Turn(source="sampled", role="assistant", text=sample.text, finish=sample.finish))
+        record.heard(sample)
         text += sample.text
         if sample.finish != "stop" or not dialect.is_open(text, seen):
             break
@@ -239,12 +293,21 @@ async def rollout_with_retries(
     limits: Limits = Limits(),
     shots: int = 0,
     seed: int = 0,
+    world: World | None = None,
 ) -> Episode:
     """`rollout`, repeated in a fresh env after an infrastructure failure; the first error is kept in the outcome."""
     first_error: str | None = None
     for retries in range(limits.retries + 1):
         episode = await rollout(
-            make_env(), job.task, policy, dialect=dialect, limits=limits, shots=shots, seed=seed, attempt=job.attempt
+            make_env(),
+            job.task,
+            policy,
+            dialect=dialect,
+            limits=limits,
+            shots=shots,
+            seed=seed,
+            attempt=job.attempt,
+            world=world,
         )
         first_error = first_error or episode.outcome.error
         if episode.is_sample or retries == limits.retries:
@@ -264,24 +327,31 @@ async def rollouts(
     shots: int = 0,
     seed: int = 0,
     concurrency: int = 8,
+    world: World | None = None,
 ) -> AsyncGenerator[Episode, None]:
     """Play many episodes, at most `concurrency` at once, and yield each as it finishes (in any order).
 
-    Jobs are drawn lazily. Closing the iterator cancels what is still running.
+    Jobs are drawn lazily; those of a `world` all begin, and its slots say how many run at once. Closing the iterator
+    cancels what is still running.
     """
     waiting = iter(jobs)
     running: set[asyncio.Task[Episode]] = set()
+
+    async def play(job: Job) -> Episode:
+        async with world.member((job.task.id, job.attempt)) if world is not None else nullcontext():
+            return await rollout_with_retries(
+                make_env, job, policy, dialect=dialect, limits=limits, shots=shots, seed=seed, world=world
+            )
 
     def start() -> bool:
         job = next(waiting, None)
         if job is None:
             return False
-        play = rollout_with_retries(make_env, job, policy, dialect=dialect, limits=limits, shots=shots, seed=seed)
-        running.add(asyncio.create_task(play))
+        running.add(asyncio.create_task(play(job)))
         return True
 
     try:
-        while len(running) < concurrency and start():
+        while (world is not None or len(running) < concurrency) and start():
             pass
         while running:
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)

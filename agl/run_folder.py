@@ -16,6 +16,8 @@ from agl.json_text import dumps
 CONFIG = "config.json"
 EPISODES = "episodes.jsonl"
 SUMMARY = "summary.json"
+DRAFTS = "drafts.jsonl"
+"""What unfinished episodes have said, while a run whose episodes wait for each other is on its way."""
 
 
 class RunFolder:
@@ -31,6 +33,7 @@ class RunFolder:
         self.config = config
         self.episodes = path / EPISODES
         self.summary = path / SUMMARY
+        self.drafts = path / DRAFTS
         self._resume = resume
         self._check()
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
-from agl.core import Frozen, Outcome, OutcomeKind, Score
+from agl.core import Frozen, Outcome, OutcomeKind, Post, Score
 from agl.errors import DataError
 from agl.json_text import dumps
 from agl.tokens import TokenLog
@@ -70,6 +70,9 @@ class Episode(Frozen):
     outcome: Outcome
     tokens: Tokens
     seconds: dict[str, float]
+    """Per phase, the time spent waiting for other episodes left out."""
+    posts: tuple[Post, ...] = ()
+    """What this episode let the others of its run know; see `Env.post`."""
     logs: tuple[TokenLog, ...] = Field(default=(), exclude=True, repr=False)
 
     @property

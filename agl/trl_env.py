@@ -8,7 +8,8 @@
     )
 
 Written against TRL 1.16: every public function of the class except `reset` and `get_reward` becomes a tool, tools are
-called with the model's arguments as keywords, and the text that `reset` returns is added to the last user message.
+called with the model's arguments as keywords (each call is a turn of its own), and the text that `reset` returns is
+added to the last user message.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class _Environment:
         return self._env.reset(task).text
 
     def _act(self, action: type[Action], arguments: dict[str, Any]) -> str:
-        return self._env.step(action.read(arguments, repr(arguments))).observation.text
+        said = self._env.step(action.read(arguments, repr(arguments))).observation.text
+        closing = self._env.close_turn()
+        return said if closing is None else f"{said}\n\n{closing.observation.text}"
 
     def _score(self) -> Score | None:
         return self._env.score() if self._begun else None

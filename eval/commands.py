@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from agl.core import Frozen
 from agl.errors import InfraError, UserError
 from agl.policies.build import SPECS, build_policy, inner_spec
 from agl.policies.policy import Policy, Sampling
+from agl.registry import env_class
 from agl.rollout import Limits
 from agl.run_folder import EPISODES, RunFolder, folder_name
 from eval.runner import Plan, plan, run
@@ -43,6 +45,18 @@ class EvalConfig(Frozen):
     limits: Limits = Limits()
     env_options: dict[str, Any] = Field(default_factory=dict)
     policy_options: dict[str, Any] = Field(default_factory=dict)
+    variants: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Name -> options that differ from the rest of the file: one run each, all in one table. For ablations."""
+
+    def variant(self, name: str) -> EvalConfig:
+        """This config with the options of one variant.
+
+        Raises:
+            UserError: it names an unknown option or gives a value of the wrong type.
+        """
+        rest = self.model_dump(mode="json", exclude={"variants"})
+        overrides = [f"{key}={json.dumps(value)}" for key, value in self.variants[name].items()]
+        return load_config(EvalConfig, None, values=rest, overrides=overrides)
 
     @property
     def policies(self) -> list[str]:
@@ -54,8 +68,8 @@ def evaluate(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            help="oracle, random, silent, replay:FILE, smollm2, hf:NAME|DIR, vllm:NAME|DIR or "
-            "openai:MODEL@http://HOST:PORT/v1; repeat it to compare policies.",
+            help="oracle, random, silent, a player of the environment (`agl envs`), replay:FILE, smollm2, "
+            "hf:NAME|DIR, vllm:NAME|DIR or openai:MODEL@http://HOST:PORT/v1; repeat it to compare policies.",
             show_default=False,
         ),
     ] = None,
@@ -67,7 +81,7 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(help="Most tasks.")] = None,
     attempts: Annotated[int | None, typer.Option(help="Episodes per task. Default: 1.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of generated tasks and of sampling. Default: 0.")] = None,
-    dialect: Annotated[str | None, typer.Option(help="tags or tools. Default: as published.")] = None,
+    dialect: Annotated[str | None, typer.Option(help="tags, tools or the paper's own, which is the default.")] = None,
     concurrency: Annotated[int | None, typer.Option(help="Most episodes at once. Default: 8.")] = None,
     shots: Annotated[int | None, typer.Option(help="Worked examples in the prompt. Default: 0.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Most new tokens per turn. Default: 512.")] = None,
@@ -107,9 +121,38 @@ def evaluate(
     chosen = load_config(EvalConfig, config, values=_given(flags), overrides=set_ or ())
     if resume and chosen.out is None:
         raise UserError("expected --out RUN with --resume, got none; name the run folder to continue")
-    specs = chosen.policies
-    _check_policies(specs)
-    checked = plan(
+    root = Path(chosen.out) if chosen.out is not None else _default_out(chosen)
+    runs = _runs(chosen, root, resume)
+    summaries = {name: _play(one, root) for name, one in runs.items()}
+    _print(runs, summaries, root, chosen, as_json)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One policy under one variant of the config, checked and not started."""
+
+    spec: str
+    chosen: EvalConfig
+    checked: Plan
+    folder: RunFolder
+
+
+def _runs(chosen: EvalConfig, root: Path, resume: bool) -> dict[str, _Run]:
+    """Everything that is to be played, by the name its row in the table has."""
+    configs = {name: chosen.variant(name) for name in chosen.variants} or {"": chosen}
+    found = {}
+    for name, config in configs.items():
+        _check_policies(config.policies, env_class(config.env).players)
+        checked = _checked(config)
+        for spec in config.policies:
+            parts = [name] * bool(name) + [spec] * (len(config.policies) > 1)
+            folder = root.joinpath(*map(folder_name, parts))
+            found[", ".join(parts) or spec] = _Run(spec, config, checked, checked.folder(spec, folder, resume=resume))
+    return found
+
+
+def _checked(chosen: EvalConfig) -> Plan:
+    return plan(
         chosen.env,
         data=chosen.data,
         limit=chosen.limit,
@@ -122,13 +165,6 @@ def evaluate(
         sampling=chosen.sampling,
         env_options=chosen.env_options,
     )
-    root = Path(chosen.out) if chosen.out is not None else _default_out(chosen)
-    folders = {
-        spec: checked.folder(spec, root if len(specs) == 1 else root / folder_name(spec), resume=resume)
-        for spec in specs
-    }
-    summaries = {spec: _run(checked, folder, spec, chosen, root) for spec, folder in folders.items()}
-    _print(checked, folders, summaries, root, chosen, as_json)
 
 
 def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,35 +178,36 @@ def _default_out(chosen: EvalConfig) -> Path:
     return Path("runs") / f"{chosen.env}-{policies}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def _check_policies(specs: Sequence[str]) -> None:
+def _check_policies(specs: Sequence[str], players: Sequence[str]) -> None:
     if not specs:
         raise UserError("expected at least one --policy, got none; try --policy oracle")
+    known_specs = (*players, *SPECS)
     for spec in specs:
         nested = inner_spec(spec)
         kind, colon, rest = (nested[1] if nested else spec).partition(":")
-        if not any(known == kind + colon + rest or (rest and known.startswith(kind + colon)) for known in SPECS):
-            near = get_close_matches(spec, SPECS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(SPECS)}"
+        if not any(known == kind + colon + rest or (rest and known.startswith(kind + colon)) for known in known_specs):
+            near = get_close_matches(spec, known_specs, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(known_specs)}"
             raise UserError(f"expected a policy, got {spec!r}; {hint}")
         if specs.count(spec) > 1:
             raise UserError(f"expected different policies, got --policy {spec} twice; remove one")
 
 
-def _run(checked: Plan, folder: RunFolder, spec: str, chosen: EvalConfig, root: Path) -> Summary:
+def _play(one: _Run, root: Path) -> Summary:
     from eval.progress import shown
     from eval.tables import console
 
     def make_policy() -> Policy:
-        return build_policy(spec, chosen.sampling, **chosen.policy_options)
+        return build_policy(one.spec, one.chosen.sampling, players=one.checked.env.players, **one.chosen.policy_options)
 
     try:
-        with shown(f"{chosen.env}, {spec}", console(stderr=True)) as on_episode:
-            return run(checked, folder, make_policy, on_episode=on_episode)
+        with shown(f"{one.chosen.env}, {one.spec}", console(stderr=True)) as on_episode:
+            return run(one.checked, one.folder, make_policy, on_episode=on_episode)
     except KeyboardInterrupt:
         print(f"agl: interrupted; finished episodes are kept; continue with: {_again(root)}", file=sys.stderr)
         raise typer.Exit(130) from None
     except InfraError as error:
-        if not folder.path.exists():
+        if not one.folder.path.exists():
             raise
         raise InfraError(f"{error}; finished episodes are kept; continue with: {_again(root)}") from error
 
@@ -197,33 +234,30 @@ def _alike(policy: str) -> str:
 
 
 def _print(
-    checked: Plan,
-    folders: Mapping[str, RunFolder],
-    summaries: Mapping[str, Summary],
-    root: Path,
-    chosen: EvalConfig,
-    as_json: bool,
+    runs: Mapping[str, _Run], summaries: Mapping[str, Summary], root: Path, chosen: EvalConfig, as_json: bool
 ) -> None:
     if as_json:
         dumped = [summary.model_dump(mode="json") for summary in summaries.values()]
+        if chosen.variants:
+            dumped = [{"variant": name, **summary} for name, summary in zip(summaries, dumped, strict=True)]
         print(json.dumps(dumped[0] if len(dumped) == 1 else dumped, ensure_ascii=False, indent=2))
         return
     from eval.tables import cell, comparison_table, console, fitting, notes, result_table
 
     screen = console()
-    for spec, summary in summaries.items():
+    for name, summary in summaries.items():
         if len(summaries) == 1:
-            metrics = checked.env.metrics
+            metrics = runs[name].checked.env.metrics
             leading = [metrics[:count] for count in range(len(metrics), -1, -1)]
             screen.print(fitting(screen, partial(result_table, summary), leading))
         else:
-            screen.print(f"{spec}: score {cell(summary.metrics['score'])}, n {summary.n:,}", markup=False)
-        for line in [*notes(summary), f"run folder: {folders[spec].path}"]:
+            screen.print(f"{name}: score {cell(summary.metrics['score'])}, n {summary.n:,}", markup=False)
+        for line in [*notes(summary), f"run folder: {runs[name].folder.path}"]:
             screen.print(f"  {line}", markup=False, soft_wrap=True)
     if len(summaries) > 1:
         screen.print(fitting(screen, lambda wide: comparison_table(summaries, with_interval=wide), (True, False)))
-    paths = [shlex.quote(str(folder.path)) for folder in folders.values()]
-    lines = _next(paths, checked.tasks[0].id, chosen)
+    paths = [shlex.quote(str(one.folder.path)) for one in runs.values()]
+    lines = _next(paths, next(iter(runs.values())).checked.tasks[0].id, chosen)
     if any(summary.outcomes.infra_failure for summary in summaries.values()):
         lines.append(f"{_again(root)}   (plays the infrastructure failures again)")
     for line in ["next:", *(f"  {line}" for line in lines)]:

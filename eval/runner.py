@@ -14,7 +14,7 @@ from typing import Any
 
 import agl
 from agl.config import checked_options
-from agl.core import Env, Task
+from agl.core import Env, Post, Task
 from agl.dialects import Dialect, dialect_for
 from agl.errors import DataError, InfraError, UserError
 from agl.policies.policy import Policy, Sampling
@@ -22,6 +22,7 @@ from agl.registry import env_class
 from agl.rollout import Job, Limits, rollouts
 from agl.run_folder import RunFolder, write_atomic
 from agl.trace import Episode, EpisodeWriter, read_episodes, rewrite_sorted
+from agl.world import World
 from eval.summary import Summary, summarise
 
 LIMITS = Limits()
@@ -71,6 +72,9 @@ class Plan:
     concurrency: int
     config: dict[str, Any]
     """What defines the run, the policy aside. How fast and how patiently it is played is no part of that."""
+
+    exchanges: bool
+    """The episodes know of each other, see `Env.exchanges`."""
 
     def make_env(self) -> Env[Any]:
         return self.env(**self.env_options)
@@ -133,7 +137,7 @@ def plan(
         "prompt_sha256": _sha256(_first_prompt(instance, tasks[0], chosen, shots)),
         "versions": _versions(),
     }
-    return Plan(env, options, tasks, chosen, limits, concurrency, config)
+    return Plan(env, options, tasks, chosen, limits, concurrency, config, instance.exchanges)
 
 
 def _check_numbers(
@@ -252,7 +256,7 @@ def run(
     tasks, attempts = checked.tasks, checked.config["attempts"]
     recorded = read_episodes(folder.episodes) if folder.episodes.exists() else ()
     known = {task.id for task in tasks}
-    done = set()
+    done: dict[tuple[str, int], tuple[Post, ...]] = {}
     for episode in recorded:
         if episode.task["id"] not in known:
             raise DataError(
@@ -260,11 +264,12 @@ def run(
                 f"{episode.task['id']!r}; remove its lines and use --resume"
             )
         if episode.is_sample:
-            done.add(episode.key)
+            done[episode.key] = episode.posts
     jobs = [Job(task, attempt) for task in tasks for attempt in range(attempts) if (task.id, attempt) not in done]
     progress = Progress(total=len(jobs), resumed=len(done))
     if jobs:
-        asyncio.run(_play(checked, folder, jobs, make_policy(), progress, on_episode))
+        asyncio.run(_play(checked, folder, jobs, done, make_policy(), progress, on_episode))
+    folder.drafts.unlink(missing_ok=True)
     with folder.locked():
         episodes = rewrite_sorted(folder.episodes, {task.id: index for index, task in enumerate(tasks)})
     policy = folder.config["policy"]
@@ -279,6 +284,7 @@ async def _play(
     checked: Plan,
     folder: RunFolder,
     jobs: Sequence[Job],
+    done: Mapping[tuple[str, int], Sequence[Post]],
     policy: Policy,
     progress: Progress,
     on_episode: Callable[[Progress], None] | None,
@@ -288,6 +294,7 @@ async def _play(
         with folder.created(), EpisodeWriter(folder.episodes) as writer:
             if on_episode is not None:
                 on_episode(progress)
+            world = _world(checked, folder, jobs, done) if checked.exchanges else None
             playing = rollouts(
                 checked.make_env,
                 jobs,
@@ -297,6 +304,7 @@ async def _play(
                 shots=checked.config["shots"],
                 seed=checked.config["seed"],
                 concurrency=checked.concurrency,
+                world=world,
             )
             first_error: str | None = None
             async with aclosing(playing):
@@ -313,6 +321,17 @@ async def _play(
                         )
     finally:
         await policy.aclose()
+
+
+def _world(
+    checked: Plan, folder: RunFolder, jobs: Sequence[Job], done: Mapping[tuple[str, int], Sequence[Post]]
+) -> World:
+    """What the episodes of this run share, with what earlier sessions left."""
+    keys = [(task.id, attempt) for attempt in range(checked.config["attempts"]) for task in checked.tasks]
+    world = World(keys, slots=checked.concurrency, journal=folder.drafts)
+    for key, posts in done.items():
+        world.recall(key, posts)
+    return world
 
 
 def _is_hopeless(progress: Progress) -> bool:

@@ -1,4 +1,4 @@
-"""The `agl` command as a process of its own, with the toy env registered."""
+"""The `agl` command as a process of its own, with the envs of the tests registered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parent.parent
-_MAIN = "from agl.registry import register; register('toy', 'tests.toy_env:ToyEnv'); from agl.cli import main; main()"
+_MAIN = """
+from agl.registry import register
+register("toy", "tests.toy_env:ToyEnv")
+register("ring", "tests.ring_env:RingEnv")
+from agl.cli import main
+main()
+"""
 
 
 def command(*arguments: str) -> list[str]:

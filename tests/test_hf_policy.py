@@ -18,7 +18,9 @@ from agl.policies import embedded
 from agl.policies.build import build_policy
 from agl.policies.policy import Sampling
 from agl.policies.token_dialogue import Generated
+from agl.registry import register
 from agl.rollout import Limits, rollout
+from tests.ring_env import RingEnv
 from tests.toy_env import ToyEnv
 
 torch = pytest.importorskip("torch")
@@ -349,3 +351,28 @@ def test_a_conversion_that_fails_leaves_nothing_behind(monkeypatch: pytest.Monke
 def test_a_device_that_is_not_there_is_refused_before_weights_load(device: str) -> None:
     with pytest.raises(UserError, match=f"expected a device that torch can use, got {device!r}"):
         hf.load("smollm2", device=device)
+
+
+def test_a_constrained_choice_is_the_likeliest_text(policy: HfPolicy) -> None:
+    asked = tuple(policy.template.first(prompt("Peru").messages, ()))
+    options = ['{"entity": "Peru"}', '{"entity": "Spain"}', '{"entity": "qwrx zzv"}']
+    row = [*asked, *policy.template.encode("<think>I look up Peru.</think><graph>")]
+    chosen = decoding.choose(policy.model, policy.tokenizer, row, options)
+    assert (chosen.text, chosen.finish) == (options[0], "stop")
+    assert chosen.ids == policy.tokenizer.encode(options[0], add_special_tokens=False)
+    with torch.no_grad():
+        logits = policy.model(torch.tensor([[*row, *chosen.ids]])).logits[0, len(row) - 1 : -1].log_softmax(-1)
+    exact = logits.gather(1, torch.tensor(chosen.ids)[:, None])[:, 0]
+    assert chosen.logprobs == pytest.approx(exact.tolist(), abs=1e-3)
+
+
+def test_choices_are_taken_only_where_they_are_asked_for(policy: HfPolicy) -> None:
+    register("ring", "tests.ring_env:RingEnv")
+    task = RingEnv.tasks()[0]
+    constrained = sampled(policy, max_tokens=8, constrained=True)
+    free = sampled(policy, max_tokens=8)
+    for model, is_choice in ((constrained, True), (free, False)):
+        episode = asyncio.run(rollout(RingEnv(), task, model))
+        last = [turn for turn in episode.transcript if turn.source == "sampled"][-1]
+        assert ("guess" in last.text and last.finish == "stop") == is_choice
+        assert len(episode.logs) == 3, "one context per turn"

@@ -18,6 +18,8 @@ class Dialect(ABC):
     """Stateless, so one instance serves any number of concurrent episodes of its env."""
 
     name: ClassVar[str]
+    fresh: ClassVar[bool] = False
+    """True: every turn has a context of its own, made of what the env shows next."""
     thinking: bool = True
     """False: the protocol does not invite the policy to think before it acts."""
 
@@ -46,9 +48,23 @@ class Dialect(ABC):
     def write(self, action: Action, thought: str = "") -> str:
         """What a policy would have to write for `action`; `parse(write(a)) == [a]`."""
 
+    def write_turn(self, actions: Sequence[Action]) -> str:
+        """All actions of one turn; `parse` reads them back in order."""
+        return "".join(self.write(action) for action in actions)
+
     @abstractmethod
     def render(self, replies: Sequence[Reply], *, turn_ended: bool) -> Injection:
         """Show the env's replies. `turn_ended`: the policy closed its turn, so it cannot be continued."""
+
+    def answer(
+        self, env: Env[Any], replies: Sequence[Reply], opening: Observation | None, *, turn_ended: bool
+    ) -> Injection:
+        """What follows a turn: the replies to its actions, and what the env shows to open the next turn, if it does."""
+        if opening is not None:
+            *others, (action, last) = replies
+            shown = "\n\n".join(text for text in (last.text, opening.text) if text)
+            replies = [*others, (action, Observation(text=shown, is_error=last.is_error))]
+        return self.render(replies, turn_ended=turn_ended)
 
     def is_open(self, text: str, seen: str) -> bool:
         """True when sampling halted at a stop string that is data inside an unfinished action.
@@ -79,13 +95,17 @@ class Dialect(ABC):
         """Play the freshly reset `env` with its oracle and write the episode down as a worked example."""
         messages = [Message(role="user", content=first.text)]
         spoken = ""
+        if self.fresh:
+            raise ValueError(f"{self.name} shows no worked examples: each of its turns has a context of its own")
         while not env.is_over:
             action = env.oracle()
             spoken += self.write(action, env.oracle_thought())
             step = env.step(action)
+            closing = env.close_turn()
             if env.is_over:
                 break
-            injection = self.render([(action, step.observation)], turn_ended=False)
+            opening = None if closing is None else closing.observation
+            injection = self.answer(env, [(action, step.observation)], opening, turn_ended=False)
             if injection.kind == "continue":
                 spoken += injection.text
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +33,25 @@ def inner_spec(spec: str) -> tuple[str, str] | None:
     return (team, inner) if team in TEAMS and bracket and spec.endswith(")") else None
 
 
-def build_policy(spec: str, sampling: Sampling, /, **options: Any) -> Policy:
+def build_policy(spec: str, sampling: Sampling, /, *, players: Sequence[str] = (), **options: Any) -> Policy:
     """The policy that `spec` names, with `options` of its class (such as `max_batch` of `hf:`).
+
+    Args:
+        players: what the env plays itself, see `Env.players`.
 
     Raises:
         UserError: an unknown policy or option, or a model that cannot be loaded.
     """
     if (nested := inner_spec(spec)) is not None:
         module, _, function = TEAMS[nested[0]].partition(":")
-        team: Policy = getattr(guarded_import(module), function)(build_policy(nested[1], sampling, **options))
+        team: Policy = getattr(guarded_import(module), function)(
+            build_policy(nested[1], sampling, players=players, **options)
+        )
         return team
+    if spec in players:
+        from agl.policies.scripted import Player
+
+        return _call(Player, spec, options, spec)
     kind, _, rest = spec.partition(":")
     if kind in ("oracle", "random", "silent") and not rest:
         from agl.policies.scripted import Oracle, Random, Silent
@@ -68,7 +77,7 @@ def build_policy(spec: str, sampling: Sampling, /, **options: Any) -> Policy:
         if not (model and at and url):
             raise UserError(f"expected openai:MODEL@http://HOST:PORT/v1, got {spec!r}")
         return _call(OpenAIPolicy, spec, options, model, f"http{url}", sampling)
-    raise UserError(f"there is no policy {spec!r}; expected one of: {', '.join(SPECS)}")
+    raise UserError(f"there is no policy {spec!r}; expected one of: {', '.join((*players, *SPECS))}")
 
 
 def _call(make: Callable[..., Policy], spec: str, options: dict[str, Any], *arguments: Any) -> Policy:

@@ -99,6 +99,49 @@ def generate(
     ]
 
 
+def choose(
+    model: Any,
+    tokenizer: Any,
+    row: Sequence[int],
+    choices: Sequence[str],
+    *,
+    temperature: float = 0.0,
+    top_p: float = 1.0,
+    seed: int = 0,
+) -> Generated:
+    """Continue `row` by one of the texts `choices`, picked by its likelihood under the model.
+
+    At temperature 0 the likeliest in sum over its tokens (the first of equals), else a draw. The texts are compared
+    whole, so they should be equally long. The log-probabilities are the model's own, of the tokens as they stand.
+    """
+    import torch
+    from transformers import DynamicCache
+
+    rows = [tokenizer.encode(text, add_special_tokens=False) for text in choices]
+    limit = context_length(model)
+    if limit is not None and len(row) + max(map(len, rows)) > limit:
+        return Generated([], [], "length", "")
+    width = max(map(len, rows))
+    padded = torch.tensor([[*ids, *[0] * (width - len(ids))] for ids in rows], device=model.device)
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            cache = DynamicCache(config=model.config)
+            out = model(input_ids=torch.tensor([list(row)], device=model.device), past_key_values=cache, use_cache=True)
+            first = out.logits[:, -1:].expand(len(rows), -1, -1)
+            cache.batch_repeat_interleave(len(rows))
+            rest = model(input_ids=padded, past_key_values=cache, use_cache=True).logits[:, :-1]
+    finally:
+        model.train(was_training)
+    logs = torch.log_softmax(torch.cat([first, rest], dim=1).float(), dim=-1)
+    values = logs.gather(-1, padded[..., None])[..., 0]
+    within = torch.arange(width, device=model.device) < torch.tensor([[len(ids)] for ids in rows], device=model.device)
+    totals = (values * within).sum(dim=1, keepdim=True).T
+    (place,), _ = _choose(totals, temperature, top_p, [random.Random(seed)])
+    return Generated(rows[place], values[place, : len(rows[place])].tolist(), "stop", choices[place])
+
+
 class Prefix:
     """The key-value cache of the longest prompt prefix seen last, for models whose weights do not change.
 

@@ -12,7 +12,7 @@ from agl.errors import InfraError, UserError
 from agl.messages import Prompt
 from agl.policies.batcher import Batcher
 from agl.policies.chat_template import ChatTemplate
-from agl.policies.decoding import Prefix, context_length, generate
+from agl.policies.decoding import Prefix, choose, context_length, generate
 from agl.policies.embedded import FOLDER, smollm2_folder
 from agl.policies.policy import Play, Policy, Sampling
 from agl.policies.token_dialogue import Generated, LocalEncoder, Request, TokenDialogue
@@ -151,20 +151,27 @@ class HfPolicy(Policy):
         self.sampling = sampling
         self._prefix = Prefix() if isinstance(model, str) else None
         self.template = ChatTemplate(self.tokenizer, read_template(chat_template, self.tokenizer))
-        self._batcher = Batcher[Request, Generated](self._run, key=lambda request: request.stops, max_batch=max_batch)
+        self._batcher = Batcher[Request, Generated](
+            self._run, key=lambda request: (request.stops, bool(request.choices)), max_batch=max_batch
+        )
 
     def _run(self, requests: Sequence[Request], gone: Sequence[Callable[[], bool]]) -> list[Generated]:
         import torch
 
+        settings = {"temperature": self.sampling.temperature, "top_p": self.sampling.top_p}
         try:
+            if requests[0].choices:
+                return [
+                    choose(self.model, self.tokenizer, asked.ids, asked.choices, seed=asked.seed, **settings)
+                    for asked in requests
+                ]
             return generate(
                 self.model,
                 self.tokenizer,
                 [request.ids for request in requests],
                 stops=requests[0].stops,
                 max_tokens=[request.max_tokens for request in requests],
-                temperature=self.sampling.temperature,
-                top_p=self.sampling.top_p,
+                **settings,
                 seeds=[request.seed for request in requests],
                 gone=gone,
                 prefix=self._prefix,

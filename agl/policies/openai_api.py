@@ -229,12 +229,14 @@ class OpenAIPolicy(Policy):
 
     async def complete(self, request: Request) -> dict[str, Any]:
         """One raw completion of a token-id prompt."""
-        extra = {
+        extra: dict[str, Any] = {
             "include_stop_str_in_output": True,
             "return_token_ids": True,
             "skip_special_tokens": False,
             "spaces_between_special_tokens": False,
         }
+        if request.choices:
+            extra["structured_outputs"] = {"choice": list(request.choices)}
         answer = await self.request(
             lambda client: client.completions.create(
                 model=self.model,
@@ -533,6 +535,19 @@ class MessageDialogue(Dialogue):
         text = f"<think>{reasoning}</think>\n{said}" if reasoning else said
         text += "".join(call_text(call.function.name, call.function.arguments) for call in calls)
         return Sample(text=text, finish=finish, tokens=tokens)
+
+    async def choose(self, choices: Sequence[str], stops: Sequence[str]) -> Sample:
+        """See `Dialogue.choose`.
+
+        Raises:
+            UserError: `Sampling.constrained` asks for what a chat API does not offer.
+        """
+        if self._policy.sampling.constrained:
+            raise UserError(
+                f"expected a vLLM server for constrained choices, got a chat API at {self._policy.base_url}; "
+                "set sampling.constrained to false"
+            )
+        return await self.sample(stops)
 
     def inject(self, injection: Injection) -> None:
         if injection.kind == "fresh":

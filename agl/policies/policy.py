@@ -25,6 +25,9 @@ class Sampling:
     """Most new tokens in one turn."""
     context_tokens: int | None = None
     """Most tokens in the whole dialogue, prompt included; None: what the model allows."""
+    constrained: bool = False
+    """Where the env offers a choice (of a label, say), pick one of its texts by likelihood instead of sampling freely.
+    For models too small to keep to a format."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,13 @@ class Dialogue(ABC):
         Raises:
             InfraError: the backend failed for a reason the policy is not answerable for.
         """
+
+    async def choose(self, choices: Sequence[str], stops: Sequence[str]) -> Sample:
+        """A turn for which the env offers a choice among these texts; a policy that cannot choose samples freely."""
+        return await self.sample(stops)
+
+    def recall(self, sample: Sample) -> None:  # noqa: B027
+        """Take a sample of an earlier session as said, where each turn has a context of its own."""
 
     @abstractmethod
     def inject(self, injection: Injection) -> None: ...

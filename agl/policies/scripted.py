@@ -1,4 +1,4 @@
-"""Policies that need no model: oracle, random, silent, and the replay of a recorded run."""
+"""Policies that need no model: oracle, random, silent, an env's own players, and the replay of a recorded run."""
 
 from __future__ import annotations
 
@@ -42,6 +42,16 @@ class Oracle(Policy):
             return play.dialect.write(play.env.oracle(), play.env.oracle_thought()), "stop"
 
         return ScriptedDialogue(next_line)
+
+
+class Player(Policy):
+    """Plays one of the env's own rules, see `Env.players`."""
+
+    def __init__(self, player: str) -> None:
+        self.name = player
+
+    def open(self, prompt: Prompt, *, seed: int, play: Play) -> Dialogue:
+        return ScriptedDialogue(lambda: (play.dialect.write_turn(play.env.player_actions(self.name)), "stop"))
 
 
 class Random(Policy):

@@ -16,12 +16,16 @@ from agl.tokens import TokenLog
 
 @dataclass(frozen=True)
 class Request:
-    """One stretch to generate after `ids`. `seed` is fresh for each stretch; `max_tokens` is at least 1."""
+    """One stretch to generate after `ids`. `seed` is fresh for each stretch; `max_tokens` is at least 1.
+
+    `choices`: the stretch is to be one of these texts.
+    """
 
     ids: tuple[int, ...]
     stops: tuple[str, ...]
     max_tokens: int
     seed: int
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,17 @@ class TokenDialogue(Dialogue):
         Raises:
             UserError: the chat template cannot render what was injected.
         """
+        return await self._sample(stops, ())
+
+    async def choose(self, choices: Sequence[str], stops: Sequence[str]) -> Sample:
+        """One of `choices` by likelihood, where `Sampling.constrained` asks for it."""
+        return await self._sample(stops, tuple(choices) if self._sampling.constrained else ())
+
+    def recall(self, sample: Sample) -> None:
+        """See `Dialogue.recall`; the random numbers of later turns stay those of an uninterrupted run."""
+        self._rng.getrandbits(31)
+
+    async def _sample(self, stops: Sequence[str], choices: tuple[str, ...]) -> Sample:
         while self._pending:
             await self._append(self._pending[0])
             self._pending.pop(0)
@@ -120,7 +135,7 @@ class TokenDialogue(Dialogue):
         budget = room(self._sampling, self._model_context, len(log))
         if budget == 0:
             return Sample(text="", finish="length", tokens=0)
-        request = Request(tuple(log.ids), tuple(stops), budget, self._rng.getrandbits(31))
+        request = Request(tuple(log.ids), tuple(stops), budget, self._rng.getrandbits(31), choices)
         made = await self._generate(request)
         log.append("sampled", made.ids, made.logprobs)
         self._closed_by = made.ids[-1] if made.finish == "eos" and made.ids else None

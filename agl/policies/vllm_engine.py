@@ -214,6 +214,11 @@ class VllmPolicy(Policy):
     def _params(self, request: Request) -> Any:
         from vllm import SamplingParams
 
+        limits: dict[str, Any] = {}
+        if request.choices:
+            from vllm.sampling_params import StructuredOutputsParams
+
+            limits["structured_outputs"] = StructuredOutputsParams(choice=list(request.choices))
         return SamplingParams(
             max_tokens=request.max_tokens,
             temperature=self.sampling.temperature,
@@ -224,6 +229,7 @@ class VllmPolicy(Policy):
             skip_special_tokens=False,
             spaces_between_special_tokens=False,
             logprobs=0,
+            **limits,
         )
 
     def _lora(self) -> dict[str, Any]:
