@@ -140,7 +140,9 @@ class TfidfEncoder:
     """
 
     def __init__(self, words: Sequence[str], idf: NDArray[np.float64], components: NDArray[np.float32] | None) -> None:
-        self.words, self.idf, self.components = list(words), idf, components
+        self.words, self.idf = list(words), idf
+        # Kept in double precision: a cast of the whole matrix would cost more than a query.
+        self.components = None if components is None else components.astype(np.float64)
         self._place = {word: i for i, word in enumerate(self.words)}
 
     @classmethod
@@ -158,7 +160,8 @@ class TfidfEncoder:
             _, _, rows = svds(encoder._sparse(texts), k=DIMENSIONS, v0=start)
             # The sign of a singular vector is arbitrary: its largest entry is made positive.
             largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
-            encoder.components = np.ascontiguousarray((rows * np.sign(largest)[:, None]).T, dtype=np.float32)
+            components = np.ascontiguousarray((rows * np.sign(largest)[:, None]).T, dtype=np.float32)
+            return cls(words, idf, components)
         return encoder
 
     def _sparse(self, texts: Sequence[str]) -> Any:
@@ -180,14 +183,14 @@ class TfidfEncoder:
         if not self.words:
             return np.zeros((len(texts), 1), dtype=np.float32)
         sparse = self._sparse(texts)
-        rows = sparse.toarray() if self.components is None else sparse @ self.components.astype(np.float64)
+        rows = sparse.toarray() if self.components is None else sparse @ self.components
         return _unit(rows)
 
     def save(self, folder: Path) -> None:
         (folder / "words.json").write_text(json.dumps(self.words), encoding="utf-8")
         np.save(folder / "idf.npy", self.idf)
         if self.components is not None:
-            np.save(folder / "components.npy", self.components)
+            np.save(folder / "components.npy", self.components.astype(np.float32))
 
     @classmethod
     def load(cls, folder: Path) -> TfidfEncoder:
