@@ -41,6 +41,7 @@ bench: install
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/episodes.py
 	$(BIN)/python benchmarks/solvers.py
 	$(BIN)/python benchmarks/graphs.py
+	$(BIN)/python benchmarks/retrieval.py
 	$(PIP) install --quiet $(PINS) --editable '.[bench]'
 	$(BIN)/python benchmarks/grit.py
 
