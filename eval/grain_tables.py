@@ -12,15 +12,14 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
 import envs.grit
-from agl.core import Frozen
 from agl.errors import DataError
 from agl.json_text import dumps
 from agl.policies.pipeline import model_calls
@@ -28,6 +27,8 @@ from agl.run_folder import CONFIG, EPISODES, read_object
 from agl.stats import Clustered, clustered, estimate
 from agl.trace import Episode, read_episodes
 from envs.grit.items import FORMS, SCHEMES, GritTask
+from eval import paper_table
+from eval.paper_table import Figure, Row, Style, Table
 from rewards.structure import ErrorClass
 
 PAPER_TASKS = ("shortest_path", "coloring", "tsp", "vertex_cover", "bfs", "centrality")
@@ -36,17 +37,6 @@ SIZES = ((1, 9), (10, 15), (16, 20), (21, 30), (31, 40), (41, 60))
 """Buckets of the number of nodes, both ends included; the middle four are the paper's."""
 TERTILES = ("low", "mid", "high")
 ERRORS = ("exact", *(error.value for error in ErrorClass if error is not ErrorClass.EXACT))
-
-Style = Literal["terminal", "markdown", "json"]
-
-
-class Figure(Frozen):
-    """A figure with its 95 % interval where that is known; `n` questions stand behind it."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    n: int | None = None
 
 
 @dataclass(frozen=True)
@@ -76,29 +66,6 @@ class Run:
     def where(self, keep: Callable[[Sample], bool]) -> Run:
         """The part of the run whose samples satisfy `keep`."""
         return Run(self.name, tuple(sample for sample in self.samples if keep(sample)))
-
-
-Row = dict[str, Figure | None]
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of figures by method. `scale` turns fractions into what is printed (100 for per cent), `scales` differs for
-    single columns."""
-
-    key: str
-    title: str
-    columns: tuple[str, ...]
-    ours: dict[str, Row]
-    published: dict[str, Row] = field(default_factory=dict)
-    scale: float = 100.0
-    scales: Mapping[str, float] = field(default_factory=dict)
-    digits: int = 2
-    note: str = ""
-
-    def printed(self, column: str, value: float) -> str:
-        """The value in the unit of its column."""
-        return f"{value * self.scales.get(column, self.scale):,.{self.digits}f}"
 
 
 def read_runs(path: Path) -> list[Run]:
@@ -423,9 +390,9 @@ def show(
     if style == "json":
         print(dumps(as_json(made, runs)))
     elif style == "markdown":
-        print("\n\n".join(map(as_markdown, made)))
+        print("\n\n".join(map(paper_table.as_markdown, made)))
     else:
-        _print(made)
+        paper_table.print_tables(made)
     if style != "json":
         for one in [*runs, *shifted]:
             if one.failures:
@@ -433,64 +400,12 @@ def show(
 
 
 def as_json(made: Sequence[Table], runs: Sequence[Run]) -> dict[str, Any]:
-    """`{"runs": {name: {"n", "infra_failures"}}, "tables": {key: {"title", "ours", "published"}}}`; percentages are
-    fractions and the variance is not scaled."""
-
-    def rows(found: Mapping[str, Row]) -> dict[str, Any]:
-        return {
-            name: {key: None if figure is None else figure.model_dump() for key, figure in row.items()}
-            for name, row in found.items()
-        }
-
+    """`{"runs": {name: {"n", "infra_failures"}}, "tables": ...}`, see `eval.paper_table.as_json`; the variance is not
+    scaled."""
     return {
         "runs": {
             name: {"n": len(run.samples), "infra_failures": run.failures}
             for name, run in zip(_distinct(runs), runs, strict=True)
         },
-        "tables": {
-            table.key: {"title": table.title, "ours": rows(table.ours), "published": rows(table.published)}
-            for table in made
-        },
+        "tables": paper_table.as_json(made),
     }
-
-
-def as_markdown(table: Table) -> str:
-    """A Markdown table; rows of the paper are in italics."""
-    head = ["method", *table.columns]
-    lines = [f"**{table.title}**", "", f"| {' | '.join(head)} |", f"| --- |{' ---: |' * len(table.columns)}"]
-    for name, row in table.published.items():
-        lines.append(f"| *{name}* | {' | '.join(_cell(table, key, row) for key in table.columns)} |")
-    for name, row in table.ours.items():
-        told = name.replace("|", "\\|")
-        lines.append(f"| {told} | {' | '.join(_cell(table, key, row, wide=True) for key in table.columns)} |")
-    return "\n".join([*lines, *(["", table.note] if table.note else [])])
-
-
-def _print(made: Sequence[Table]) -> None:
-    from rich.table import Table as Grid
-
-    from eval.tables import console
-
-    screen = console()
-    for table in made:
-        grid = Grid(title=table.title, title_justify="left", caption=table.note or None, caption_justify="left")
-        grid.add_column("method")
-        for name in table.columns:
-            grid.add_column(name, justify="right")
-        for name, row in table.published.items():
-            grid.add_row(name, *(_cell(table, key, row) for key in table.columns), style="dim")
-        grid.add_section()
-        for name, row in table.ours.items():
-            grid.add_row(name, *(_cell(table, key, row, wide=len(table.columns) < 6) for key in table.columns))
-        screen.print(grid)
-
-
-def _cell(table: Table, column: str, row: Row, *, wide: bool = False) -> str:
-    """`95.76`, or with its interval `95.76 [94.90, 96.50]`; `-` where there is none."""
-    figure = row.get(column)
-    if figure is None:
-        return "-"
-    shown = table.printed(column, figure.value)
-    if not wide or figure.low is None or figure.high is None:
-        return shown
-    return f"{shown} [{table.printed(column, figure.low)}, {table.printed(column, figure.high)}]"
