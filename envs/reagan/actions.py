@@ -31,31 +31,31 @@ class LocalAggregation(Action):
     """Read your neighbours: their texts, their labels where known, or both; "all" adds the examples they know."""
 
     tag: ClassVar[str] = "retrieve"
-    target_nodes: Targets = Field(description="[ids of neighbours]")
-    info_type: InfoType = Field(default="both", description='"text", "label", "both" or "all"')
+    target_nodes: Targets = Field(description='["id of a neighbour", ...]')
+    info_type: InfoType = Field(default="both", description='"text" | "label" | "both" | "all"')
 
 
 class GlobalAggregation(Action):
     """Find the most similar texts in the whole graph, linked to you or not, with their labels."""
 
     tag: ClassVar[str] = "rag_query"
-    query: str | int = Field(default="", description="your own id, or words to look for")
-    top_k: int | float | str | None = Field(default=None, description="how many, 1 to 10")
+    query: str | int = Field(default="", description='"your own id, or words to look for"')
+    top_k: int | float | str | None = Field(default=None, description="number from 1 to 10")
 
 
 class Broadcast(Action):
     """Send a message to neighbours; they read it in the next layer, with your provisional label if you set one."""
 
     tag: ClassVar[str] = "broadcast"
-    target_nodes: Targets = Field(description="[ids of neighbours]")
-    message: str = Field(min_length=1, description="your words")
+    target_nodes: Targets = Field(description='["id of a neighbour", ...]')
+    message: str = Field(min_length=1, description='"your words"')
 
 
 class Predict(Action):
     """State the label of your node; until the last step it is provisional, and neighbours may read it."""
 
     tag: ClassVar[str] = "update"
-    predicted_label: str | int = Field(description="one of the allowed labels")
+    predicted_label: str | int = Field(description='"one of the allowed labels"')
 
 
 class NoOp(Action):
