@@ -13,7 +13,10 @@ from agl.errors import UserError
 from agl.gym_registration import announce
 
 ENVS: dict[str, str] = {
+    "agentgl-lp": "envs.agentgl.env:AgentglLp",
+    "agentgl-nc": "envs.agentgl.env:AgentglNc",
     "grit": "envs.grit.env:GritEnv",
+    "reagan": "envs.reagan.env:ReaganEnv",
 }
 """Registered environments: name -> "module:Class". Adding one is one line here, or a call of `register`."""
 

@@ -324,6 +324,10 @@ class ReaganEnv(Env[ReaganTask]):
         self._executed = 0
         self._said = []
 
+    @property
+    def exchanges(self) -> bool:
+        return self.world == "shared"
+
     def post(self) -> Post | None:
         """The messages of this layer, the provisional label, and the local examples of this node."""
         if self.world == "independent" or self._predicting or self._repeats:
