@@ -18,7 +18,20 @@ from envs.agentgl.actions import Answer, Search
 from tests.toy_env import ToyEnv
 
 QUERIES = Queries((Search, Answer))
-MARKS = (QUERY, QUERY_END, DOCUMENTS, DOCUMENTS_END, "<think>", "</think>", "<answer>", "</answer>", ":", '"', "\\", "\n")
+MARKS = (
+    QUERY,
+    QUERY_END,
+    DOCUMENTS,
+    DOCUMENTS_END,
+    "<think>",
+    "</think>",
+    "<answer>",
+    "</answer>",
+    ":",
+    '"',
+    "\\",
+    "\n",
+)
 TEXTS = st.lists(st.sampled_from(MARKS) | st.text(max_size=4), max_size=8).map("".join)
 
 
@@ -31,7 +44,9 @@ def read(text: str) -> list[Action | str]:
     return [found.reason if isinstance(found, Malformed) else found for found in QUERIES.parse(text)]
 
 
-@given(pool=TEXTS, query=TEXTS, thought=st.sampled_from(["", "First this."]), opens=st.sampled_from([None, True, False]))
+@given(
+    pool=TEXTS, query=TEXTS, thought=st.sampled_from(["", "First this."]), opens=st.sampled_from([None, True, False])
+)
 def test_what_is_written_is_read_back(pool: str, query: str, thought: str, opens: bool | None) -> None:
     for action in (Search(pool=pool, query=query), Answer(text=query)):
         placed = action if opens is None else action.placed(opens)

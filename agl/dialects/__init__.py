@@ -1,4 +1,4 @@
-"""How typed actions are written as text: `tags` (the papers' tag protocols) and `tools` (native function calling)."""
+"""How typed actions are written as text: the papers' protocols, and `tools` (native function calling)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from agl.core import Env
 from agl.dialects.dialect import Dialect
 from agl.errors import UserError
 
-_DIALECTS = {"tags": "agl.dialects.tags:Tags", "tools": "agl.dialects.tools:Tools"}
+_DIALECTS = {
+    "json_plan": "agl.dialects.json_plan:JsonPlan",
+    "queries": "agl.dialects.queries:Queries",
+    "tags": "agl.dialects.tags:Tags",
+    "tools": "agl.dialects.tools:Tools",
+}
 
 
 def dialect_for(env: Env[Any] | type[Env[Any]], name: str | None = None) -> Dialect:
@@ -22,8 +27,9 @@ def dialect_for(env: Env[Any] | type[Env[Any]], name: str | None = None) -> Dial
     if chosen not in _DIALECTS:
         raise UserError(f"expected a dialect out of {', '.join(sorted(_DIALECTS))}; got {chosen!r}; choose one of them")
     module, _, cls = _DIALECTS[chosen].partition(":")
-    actions = env.legal_actions() if isinstance(env, Env) else env.actions
-    built: Dialect = getattr(import_module(module), cls)(actions)
+    dialect: type[Dialect] = getattr(import_module(module), cls)
+    actions = env.legal_actions() if isinstance(env, Env) and not dialect.fresh else env.actions
+    built = dialect(actions)
     built.thinking = env.thinking
     return built
 
