@@ -1,0 +1,215 @@
+"""The options of supervised fine-tuning: what they are, which are refused, and how a config and flags are read."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, get_type_hints
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from agl.config import read_yaml
+from agl.errors import UserError
+from train.options import as_map
+
+WARM_NODES = 14
+"""Largest graph of GRAIN's warm start."""
+
+
+@dataclass
+class SftArguments:
+    """What is imitated. Everything else is an option of TRL's SFTConfig or ModelConfig."""
+
+    environment: str = dataclasses.field(default="grit", metadata={"help": "Registered name of the environment."})
+    environment_options: dict[str, Any] | str | None = dataclasses.field(
+        default=None,
+        metadata={"help": "Keyword arguments of the environment class, as a map (on the command line: JSON)."},
+    )
+    recipe: Literal["warm", "sft-tool"] | None = dataclasses.field(
+        default=None,
+        metadata={
+            "help": (
+                "Make GRAIN's expert traces: `warm` of graphs with at most 14 nodes, before reinforcement learning; "
+                "`sft-tool` of the whole source, the paper's baseline."
+            )
+        },
+    )
+    source: str | None = dataclasses.field(
+        default=None, metadata={"help": "Split or file of the recipe's tasks. Default: train."}
+    )
+    max_nodes: Annotated[int, Field(ge=1)] | None = dataclasses.field(
+        default=None, metadata={"help": "Largest graph of the recipe. Default: 14 for warm, any for sft-tool."}
+    )
+    task_facets: dict[str, str] | str | None = dataclasses.field(
+        default=None,
+        metadata={"help": "Keep tasks with these values of the environment's facets, a map (command line: JSON)."},
+    )
+    task_limit: Annotated[int, Field(ge=1)] | None = dataclasses.field(
+        default=None, metadata={"help": "Most tasks of the recipe, and most demonstrations of each file."}
+    )
+    task_seed: int = dataclasses.field(default=0, metadata={"help": "Seed of a generated split."})
+    traces: list[str] | None = dataclasses.field(
+        default=None,
+        metadata={"help": "Instead of a recipe: files of `agl grit traces`, run folders or episodes.jsonl files."},
+    )
+    min_score: Annotated[float, Field(ge=0, le=1)] = dataclasses.field(
+        default=1.0, metadata={"help": "Of runs in `traces`, episodes with at least this score are imitated."}
+    )
+    dialect: str | None = dataclasses.field(
+        default=None, metadata={"help": "How actions are written; default: the paper's own."}
+    )
+    chat_template: str | None = dataclasses.field(
+        default=None, metadata={"help": "Jinja file, or `training` for TRL's training template. Saved with the model."}
+    )
+    shots: Annotated[int, Field(ge=0)] = dataclasses.field(
+        default=0, metadata={"help": "Worked examples in each prompt."}
+    )
+    over_length: Literal["error", "drop"] = dataclasses.field(
+        default="error",
+        metadata={"help": "Rows longer than max_length end the run before it starts, or are left out and counted."},
+    )
+    save_merged: bool = dataclasses.field(
+        default=False,
+        metadata={"help": "With LoRA, also write the whole model to OUTPUT_DIR/merged, where GRPO can start from."},
+    )
+    plan_only: bool = dataclasses.field(default=False, metadata={"help": "Print the plan and end before weights load."})
+
+    def __post_init__(self) -> None:
+        """Check types, ranges and what goes together.
+
+        Raises:
+            UserError: the first option that is wrong.
+        """
+        for name in ("environment_options", "task_facets"):
+            setattr(self, name, as_map(name, getattr(self, name)))
+        if isinstance(self.traces, str):
+            self.traces = [self.traces]
+        hints = get_type_hints(SftArguments, include_extras=True)
+        for name, hint in hints.items():
+            try:
+                adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(strict=True))
+                setattr(self, name, adapter.validate_python(getattr(self, name)))
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                said = first["msg"][0].lower() + first["msg"][1:]
+                raise UserError(f"option {name}: {said}, got {first['input']!r}; correct it") from None
+        if (self.recipe is None) == (self.traces is None):
+            raise UserError(
+                "expected one of recipe (warm, sft-tool) and traces (a file or run folder), got "
+                + ("both" if self.recipe else "neither")
+                + "; set one"
+            )
+        if self.recipe is not None and self.environment != "grit":
+            raise UserError(
+                f"recipe {self.recipe} makes traces of grit, got environment {self.environment}; let its oracle play "
+                f"(agl eval {self.environment} --policy oracle --out RUN) and set traces: RUN"
+            )
+        for name in ("source", "task_facets", "max_nodes"):
+            if self.traces is not None and getattr(self, name) is not None:
+                raise UserError(f"option {name} belongs to recipe and does nothing with traces; leave it out")
+
+    @property
+    def largest(self) -> int | None:
+        """Most nodes of a graph in the recipe."""
+        return self.max_nodes if self.max_nodes is not None or self.recipe != "warm" else WARM_NODES
+
+
+REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "assistant_only_loss": ((False,), "what is learned follows from who wrote it; leave it out"),
+    "completion_only_loss": ((None, True), "what is learned follows from who wrote it; leave it out"),
+    "dataset_text_field": (("text",), "rows are made from demonstrations; leave it out"),
+    "dataset_kwargs": ((None, {}), "rows are made from demonstrations; leave them out"),
+    "chat_template_path": ((None,), "prompts are written by AGL; use chat_template instead"),
+    "eos_token": ((None,), "the chat template says how a turn ends; leave it out"),
+    "truncation_mode": (("keep_start",), "no row is ever cut; leave it out"),
+    "eval_packing": ((None,), "nothing is evaluated inside the trainer; leave it out"),
+    "eval_strategy": (("no",), "evaluate checkpoints with `agl eval ENV --policy hf:CHECKPOINT`; leave it out"),
+    "do_eval": ((False,), "evaluate checkpoints with `agl eval ENV --policy hf:CHECKPOINT`; leave it out"),
+}
+"""Options of SFTConfig that would be read and do nothing: name -> (values allowed, what to do)."""
+
+_FLASH = ("flash_attention", "kernels-community")
+
+
+def refuse_inert(sft: Mapping[str, Any], attention: str | None) -> None:
+    """Refuse options that would do nothing, or let packed rows see each other.
+
+    Args:
+        sft: values of SFTConfig fields.
+        attention: `attn_implementation` of the model.
+
+    Raises:
+        UserError: names the option, its legal value and the remedy.
+    """
+    for name, (allowed, remedy) in REFUSED.items():
+        if sft[name] not in allowed:
+            raise UserError(f"option {name}: expected {allowed[0]!r}, got {sft[name]!r}: {remedy}")
+    for name in ("packing", "padding_free"):
+        if sft[name] and not str(attention).startswith(_FLASH):
+            raise UserError(
+                f"option {name}: rows in one sequence are kept apart by flash attention alone, got attn_implementation "
+                f"{attention}; set attn_implementation: flash_attention_2, or leave {name} out"
+            )
+    if sft["packing"] and sft["max_length"] is None:
+        raise UserError("option packing: expected max_length, the length of a packed sequence, got none; set it")
+
+
+def read_arguments(argv: Sequence[str]) -> tuple[SftArguments, Any, Any]:
+    """(SftArguments, SFTConfig, ModelConfig) out of `--config FILE` and flags; flags win.
+
+    Raises:
+        UserError: an unreadable file, an unknown option, a value out of range.
+    """
+    from trl.scripts.utils import TrlParser
+    from trl.trainer.model_config import ModelConfig
+    from trl.trainer.sft_config import SFTConfig
+
+    argv = list(argv)
+    flags = argv
+    if "--config" in argv:
+        place = argv.index("--config")
+        if place + 1 == len(argv):
+            raise UserError("expected a file after --config, got nothing; name a YAML file of configs/train")
+        file = Path(argv[place + 1])
+        _check_keys(read_yaml(file), f"in {file}")
+        flags = argv[:place] + argv[place + 2 :]
+    sections: Any = (SftArguments, SFTConfig, ModelConfig)
+    parser = TrlParser(sections, allow_abbrev=False)
+    vars(parser)["error"] = _refuse
+    try:
+        # The sections are not filled here: alone, flags need not make sense.
+        _, unknown = parser.parse_known_args(flags)
+        if unknown:
+            given = [word[2:].partition("=")[0].replace("-", "_") for word in unknown if word.startswith("--")]
+            _check_keys(given, "given")
+            raise UserError(f"expected options (--name value), got {' '.join(unknown)}; remove it")
+        arguments, sft, model = parser.parse_args_and_config(argv)
+    except (ValueError, TypeError) as error:
+        raise UserError(f"the options do not fit together: {' '.join(str(error).split())}") from None
+    if not model.model_name_or_path:
+        raise UserError("expected model_name_or_path, got none; set it to smollm2, a folder or a Hub id")
+    return arguments, sft, model
+
+
+def _refuse(message: str) -> NoReturn:
+    raise UserError(f"{' '.join(message.split())}; correct it, --help lists every option")
+
+
+def _check_keys(keys: Iterable[str], place: str) -> None:
+    from trl.trainer.model_config import ModelConfig
+    from trl.trainer.sft_config import SFTConfig
+
+    sections: Any = (SftArguments, SFTConfig, ModelConfig)
+    ours, *others = ([field.name for field in dataclasses.fields(cls)] for cls in sections)
+    legal = {*ours, *(name for names in others for name in names), "env"}
+    for key in keys:
+        if key not in legal:
+            near = difflib.get_close_matches(key, sorted(legal), n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "correct or remove it."
+            raise UserError(
+                f"unknown option {key!r} {place}; {hint} Legal: {', '.join(ours)}, "
+                "and every option of TRL's SFTConfig and ModelConfig (see --help)"
+            )
