@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from agl.core import Action, Env, Malformed, Observation, Step, StopReason, Task
+from agl.core import Action, Env, Malformed, Observation, Score, Step, StopReason, Task
 from agl.dialects.dialect import Reply
 from agl.errors import InfraError
 from agl.messages import Injection, Message
@@ -45,6 +45,10 @@ class TurnsEnv(WordEnv):
             terminated=over,
             stop=StopReason.ANSWER if over else None,
         )
+
+    def score(self) -> Score:
+        earned = sum(map(ord, "".join(self._said))) % 101 / 101
+        return Score(total=earned, reward=earned, parts={"letters": float(len("".join(self._said)))})
 
 
 class FreshWords(Words):

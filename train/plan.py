@@ -140,7 +140,15 @@ def prompt_lengths(setting: Setting, template: ChatTemplate, at_most: int | None
     looked_at = count if at_most is None else min(at_most, count)
     for place in range(looked_at):
         task = setting.tasks[place * count // looked_at]
-        _, prompt = setting.dialect.open(env, task, setting.shots)
+        try:
+            _, prompt = setting.dialect.open(env, task, setting.shots)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"expected a prompt of task {task.id!r}, got {type(error).__name__} from {env.name}: "
+                f"{' '.join(str(error).split())}; mend the environment or leave the task out"
+            ) from error
         lengths.append(len(template.first(prompt.messages, prompt.tools)))
     env.close()
     return lengths

@@ -48,6 +48,8 @@ class RowTrainer(GRPOTrainer):
         )
         gathered = self.accelerator.gather(counts).view(-1, 3)
         several = int(gathered[:, 1].max()) > 1
+        episodes = len(self._rows) * self.accelerator.num_processes
+        self._record({"episode/rows": gathered[:, 0].sum().item() / episodes})
         rows = [row for episode in self._rows for row in episode]
         total = len(rows)
         if several:

@@ -135,7 +135,6 @@ class EpisodeTrainer(RowTrainer):
         metrics["groups/dropped"] = float(len(dropped))
         self._rows = self._rows_of(played.episodes, dropped)
         self._trees = played.trees
-        metrics["episode/rows"] = sum(map(len, self._rows)) / len(self._rows)
         self._record(metrics)
         self._generations += 1
         shown = [rows[-1] for rows in self._rows]
@@ -393,5 +392,8 @@ def dataset_of(setting: Setting) -> Any:
 
 
 def _shown(env: Any, task: Task) -> str:
-    text: str = env.reset(task).text
+    try:
+        text: str = env.reset(task).text
+    except Exception as error:  # the rollout will make a failed episode of it
+        return f"(no prompt: {error})"
     return text
