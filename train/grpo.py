@@ -32,7 +32,14 @@ def main(argv: list[str]) -> None:
     from agl.policies.hf import resolve_model
     from train.commands import print_plan
     from train.options import read_arguments, refuse_inert
-    from train.plan import evaluation_setting, make_plan, prompt_lengths, setting, tokenizer_template
+    from train.plan import (
+        evaluation_setting,
+        make_plan,
+        prompt_lengths,
+        setting,
+        tokenizer_template,
+        with_curriculum,
+    )
 
     episodes, grpo, model = read_arguments(argv)
     if grpo.metric_for_best_model in ("loss", "eval_loss"):
@@ -43,7 +50,7 @@ def main(argv: list[str]) -> None:
 
     # 2. Environment, tasks, tokenizer, and the arithmetic of the run.
     name = model.model_name_or_path
-    found = setting(episodes).read()
+    found = with_curriculum(episodes, setting(episodes).read(), values, grpo.world_size)
     evaluation = evaluation_setting(episodes, found, values)
     tokenizer, template = tokenizer_template(episodes, name, model.model_revision)
     plan = make_plan(

@@ -57,6 +57,15 @@ class EpisodeArguments:
     )
     task_limit: Annotated[int, Field(ge=1)] | None = dataclasses.field(default=None, metadata={"help": "Most tasks."})
     task_seed: int = dataclasses.field(default=0, metadata={"help": "Seed of a generated split."})
+    curriculum: dict[str, Any] | str | None = dataclasses.field(
+        default=None,
+        metadata={
+            "help": (
+                "From easy to hard, a map (command line: JSON): {by: size, phases: [[4, 14], [10, 40]]} as GRAIN, or "
+                "{by: ease, stage: 1} as AgentGL. Wants shuffle_dataset: false."
+            )
+        },
+    )
     dialect: str | None = dataclasses.field(
         default=None, metadata={"help": "How actions are written; default: the paper's own."}
     )
@@ -172,7 +181,7 @@ class EpisodeArguments:
         Raises:
             UserError: the first option that is out of range.
         """
-        for name in ("environment_options", "task_facets", "eval_facets", "arpo"):
+        for name in ("environment_options", "task_facets", "eval_facets", "arpo", "curriculum"):
             setattr(self, name, as_map(name, getattr(self, name)))
         for name, adapter in _adapters().items():
             try:
@@ -182,6 +191,10 @@ class EpisodeArguments:
                 said = first["msg"][0].lower() + first["msg"][1:]
                 raise UserError(f"option {name}: {said}, got {first['input']!r}; correct it") from None
         self.branching()
+        if self.curriculum is not None:
+            from train.curriculum import read_curriculum
+
+            read_curriculum(as_map("curriculum", self.curriculum) or {})
 
     def branching(self) -> Branching | None:
         """How ARPO branches; None for plain GRPO.

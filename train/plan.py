@@ -73,6 +73,38 @@ def setting(arguments: EpisodeArguments) -> Setting:
     return Setting(make_env, cls.task_type, tasks, dialect, arguments.shots)
 
 
+def with_curriculum(arguments: EpisodeArguments, found: Setting, grpo: Mapping[str, Any], ranks: int) -> Setting:
+    """The same with its tasks from easy to hard, as many as fill whole generations; unchanged without a curriculum.
+
+    Args:
+        grpo: values of GRPOConfig fields.
+
+    Raises:
+        UserError: tasks or options with which there is no such order.
+    """
+    wanted = as_map("curriculum", arguments.curriculum)
+    if wanted is None:
+        return found
+    from train.curriculum import arranged, read_curriculum, refuse_disorder, whole_generations
+
+    refuse_disorder({**vars(arguments), **grpo})
+    tasks = arranged(found.tasks, read_curriculum(wanted))
+    batch = _batch(grpo, len(tasks), ranks)
+    return dataclasses.replace(found, tasks=whole_generations(tasks, batch.prompts_per_generation))
+
+
+def _batch(grpo: Mapping[str, Any], prompts: int, ranks: int) -> BatchPlan:
+    return batch_plan(
+        prompts=prompts,
+        group_size=grpo["num_generations"],
+        ranks=ranks,
+        per_rank=grpo["per_device_train_batch_size"],
+        steps_accumulated=grpo["gradient_accumulation_steps"],
+        steps_per_generation=_feeds(grpo, ranks),
+        iterations=grpo["num_iterations"],
+    )
+
+
 def evaluation_setting(arguments: EpisodeArguments, training: Setting, grpo: Mapping[str, Any]) -> Setting | None:
     """The tasks by which the best checkpoint is chosen; None where the run evaluates nothing.
 
@@ -233,15 +265,7 @@ def make_plan(
     Raises:
         UserError: batches that are not whole groups, prompts or budgets that do not fit.
     """
-    batch = batch_plan(
-        prompts=prompts,
-        group_size=grpo["num_generations"],
-        ranks=ranks,
-        per_rank=grpo["per_device_train_batch_size"],
-        steps_accumulated=grpo["gradient_accumulation_steps"],
-        steps_per_generation=_feeds(grpo, ranks),
-        iterations=grpo["num_iterations"],
-    )
+    batch = _batch(grpo, prompts, ranks)
     _check_groups(arguments, batch)
     response = grpo["max_completion_length"]
     if response is None:
@@ -398,7 +422,7 @@ def plan_file(file: Path, *, ranks: int | None = None, accelerate: Path | None =
         notes.append(f"use_vllm: {REFUSED['use_vllm'][1]}")
         if grpo["vllm_mode"] == "colocate":
             notes.append(f"vLLM in colocate mode takes {share:.0%} of the GPU on top")
-    found = setting(arguments)
+    found = with_curriculum(arguments, setting(arguments), grpo, ranks)
     evaluation_setting(arguments, found, grpo)
     lengths: list[int] | None = None
     try:
