@@ -210,7 +210,7 @@ async def _play(
         opening = await table.end_turn(env, record) if record.stop is None else None
         if record.stop is not None:
             return
-        injection = dialect.answer(env, replies, opening, turn_ended=finish == "eos")
+        injection = dialect.answer(env, replies, opening, turn_ended=finish == "eos", first=prompt)
         dialogue.inject(injection)
         record.injected(injection)
     record.stop = StopReason.MAX_TURNS

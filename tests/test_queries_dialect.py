@@ -13,7 +13,7 @@ from agl.core import Action, Malformed, Observation
 from agl.dialects import dialect_for
 from agl.dialects.queries import DOCUMENTS, DOCUMENTS_END, QUERY, QUERY_END, Queries, Unread
 from agl.errors import UserError
-from agl.messages import Message
+from agl.messages import Message, Prompt
 from envs.agentgl.actions import Answer, Search
 from tests.toy_env import ToyEnv
 
@@ -142,10 +142,10 @@ def test_sampling_goes_on_where_a_stop_string_is_prose() -> None:
 def test_results_continue_the_turn_and_what_opens_the_next_follows_them() -> None:
     env = ToyEnv()
     replies = [(Search(pool="1-hop", query=""), Observation(text="(1) one"))]
-    going_on = QUERIES.answer(env, replies, Observation(text="Another?"), turn_ended=False)
+    going_on = QUERIES.answer(env, replies, Observation(text="Another?"), turn_ended=False, first=Prompt(messages=()))
     assert going_on.kind == "continue"
     assert going_on.text == f"\n{DOCUMENTS}\n(1) one\n{DOCUMENTS_END}\nAnother?\n"
-    ended = QUERIES.answer(env, replies, None, turn_ended=True)
+    ended = QUERIES.answer(env, replies, None, turn_ended=True, first=Prompt(messages=()))
     assert ended.messages == (Message(role="user", content=f"{DOCUMENTS}\n(1) one\n{DOCUMENTS_END}"),)
 
 

@@ -57,9 +57,12 @@ class Dialect(ABC):
         """Show the env's replies. `turn_ended`: the policy closed its turn, so it cannot be continued."""
 
     def answer(
-        self, env: Env[Any], replies: Sequence[Reply], opening: Observation | None, *, turn_ended: bool
+        self, env: Env[Any], replies: Sequence[Reply], opening: Observation | None, *, turn_ended: bool, first: Prompt
     ) -> Injection:
-        """What follows a turn: the replies to its actions, and what the env shows to open the next turn, if it does."""
+        """What follows a turn: the replies to its actions, and what the env shows to open the next turn, if it does.
+
+        `first` is the first prompt of the episode.
+        """
         if opening is not None:
             *others, (action, last) = replies
             shown = "\n\n".join(text for text in (last.text, opening.text) if text)
@@ -95,8 +98,6 @@ class Dialect(ABC):
         """Play the freshly reset `env` with its oracle and write the episode down as a worked example."""
         messages = [Message(role="user", content=first.text)]
         spoken = ""
-        if self.fresh:
-            raise ValueError(f"{self.name} shows no worked examples: each of its turns has a context of its own")
         while not env.is_over:
             action = env.oracle()
             spoken += self.write(action, env.oracle_thought())
@@ -105,7 +106,8 @@ class Dialect(ABC):
             if env.is_over:
                 break
             opening = None if closing is None else closing.observation
-            injection = self.answer(env, [(action, step.observation)], opening, turn_ended=False)
+            shown = Prompt(messages=tuple(messages))
+            injection = self.answer(env, [(action, step.observation)], opening, turn_ended=False, first=shown)
             if injection.kind == "continue":
                 spoken += injection.text
             else:

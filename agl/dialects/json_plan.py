@@ -50,7 +50,14 @@ class JsonPlan(Dialect):
     ) -> Prompt:
         """Instructions and the actions that are legal now, then what the env shows."""
         system = f"{env.instructions().strip()}\n\n{_protocol(env.legal_actions())}"
-        return Prompt(messages=(Message(role="system", content=system), Message(role="user", content=first.text)))
+        shown = [message for example in examples for message in example]
+        head = Message(role="system", content=system)
+        return Prompt(messages=(head, *shown, Message(role="user", content=first.text)))
+
+    def demonstrate(self, env: Env[Any], first: Observation) -> list[Message]:
+        """The first turn alone: the others would need contexts of their own."""
+        spoken = self.write(env.oracle(), env.oracle_thought())
+        return [Message(role="user", content=first.text), Message(role="assistant", content=spoken)]
 
     def parse(self, text: str, *, may_begin_inside_thinking: bool = True) -> list[Action | Malformed]:
         start = after_thinking(text, may_begin_inside=may_begin_inside_thinking)
@@ -91,11 +98,14 @@ class JsonPlan(Dialect):
         return Injection(kind="turn", messages=(Message(role="user", content=text),))
 
     def answer(
-        self, env: Env[Any], replies: Sequence[Reply], opening: Observation | None, *, turn_ended: bool
+        self, env: Env[Any], replies: Sequence[Reply], opening: Observation | None, *, turn_ended: bool, first: Prompt
     ) -> Injection:
+        """A new context, with the worked examples of the first one while the actions are still the same."""
         if opening is None:
             return self.render(replies, turn_ended=turn_ended)
-        return Injection(kind="fresh", messages=self.prompt(env, opening).messages)
+        head, *_, last = self.prompt(env, opening).messages
+        examples = first.messages[1:-1] if head == first.messages[0] else ()
+        return Injection(kind="fresh", messages=(head, *examples, last))
 
 
 _FAULTS = {

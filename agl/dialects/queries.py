@@ -17,7 +17,7 @@ from agl.dialects.dialect import Dialect, Reply
 from agl.dialects.tags import is_plain
 from agl.errors import UserError
 from agl.json_text import JsonError, decode, dumps
-from agl.messages import Injection, Message
+from agl.messages import Injection, Message, Prompt
 from agl.thinking import UNFINISHED_THINK
 
 QUERY, QUERY_END = "<|begin_of_query|>", "<|end_of_query|>"
@@ -162,7 +162,7 @@ class Queries(Dialect):
         return _injection([observation.text for _, observation in replies], "", turn_ended)
 
     def answer(
-        self, env: Env[Any], replies: Sequence[Reply], opening: Observation | None, *, turn_ended: bool
+        self, env: Env[Any], replies: Sequence[Reply], opening: Observation | None, *, turn_ended: bool, first: Prompt
     ) -> Injection:
         """What opens the next turn stands behind the documents, not among them."""
         texts = [observation.text for _, observation in replies]

@@ -108,6 +108,7 @@ def choose(
     temperature: float = 0.0,
     top_p: float = 1.0,
     seed: int = 0,
+    prefix: Prefix | None = None,
 ) -> Generated:
     """Continue `row` by one of the texts `choices`, picked by its likelihood under the model.
 
@@ -115,7 +116,6 @@ def choose(
     whole, so they should be equally long. The log-probabilities are the model's own, of the tokens as they stand.
     """
     import torch
-    from transformers import DynamicCache
 
     rows = [tokenizer.encode(text, add_special_tokens=False) for text in choices]
     limit = context_length(model)
@@ -127,11 +127,8 @@ def choose(
     model.eval()
     try:
         with torch.no_grad():
-            cache = DynamicCache(config=model.config)
-            out = model(input_ids=torch.tensor([list(row)], device=model.device), past_key_values=cache, use_cache=True)
-            first = out.logits[:, -1:].expand(len(rows), -1, -1)
-            cache.batch_repeat_interleave(len(rows))
-            rest = model(input_ids=padded, past_key_values=cache, use_cache=True).logits[:, :-1]
+            state = _Decoding(model, [list(row)], prefix)
+            first, rest = state.logits[:, None].expand(len(rows), -1, -1), state.branches(padded)[:, :-1]
     finally:
         model.train(was_training)
     logs = torch.log_softmax(torch.cat([first, rest], dim=1).float(), dim=-1)
@@ -210,6 +207,12 @@ class _Decoding:
             self._mask = self._mask[places]
         self._mask = torch.cat([self._mask, self._mask.new_ones(len(tokens), 1)], dim=1)
         self.logits = self._forward(torch.tensor([[token] for token in tokens], device=self._device))
+
+    def branches(self, ids: torch.Tensor) -> torch.Tensor:
+        """Logits (branches x columns x vocabulary) behind each column of `ids`, each row of it after the only row."""
+        self._cache.batch_repeat_interleave(len(ids))
+        logits: torch.Tensor = self._model(input_ids=ids, past_key_values=self._cache, use_cache=True).logits
+        return logits.float()
 
     def _forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Logits after the last column of `ids` (rows x columns): rows x vocabulary, float32."""

@@ -162,7 +162,15 @@ class HfPolicy(Policy):
         try:
             if requests[0].choices:
                 return [
-                    choose(self.model, self.tokenizer, asked.ids, asked.choices, seed=asked.seed, **settings)
+                    choose(
+                        self.model,
+                        self.tokenizer,
+                        asked.ids,
+                        asked.choices,
+                        seed=asked.seed,
+                        prefix=self._prefix,
+                        **settings,
+                    )
                     for asked in requests
                 ]
             return generate(

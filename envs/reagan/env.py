@@ -19,7 +19,7 @@ from envs.reagan.memory import Entry, deduplicated, examples, labelled, messages
 from envs.reagan.neighbourhood import Neighbourhood, cut, neighbourhood
 from envs.reagan.players import PLAYERS, ballot, plan
 from envs.reagan.scores import score
-from envs.reagan.tasks import OpenSplit, ReaganTask, open_split, tasks
+from envs.reagan.tasks import OpenSplit, ReaganTask, examples_for, open_split, tasks
 
 MOST_SIMILAR = 10
 """Largest `top_k` of a query."""
@@ -114,6 +114,11 @@ class ReaganEnv(Env[ReaganTask]):
     @classmethod
     def facets(cls, task: ReaganTask) -> dict[str, str]:
         return {"labelled_neighbours": task.bucket}
+
+    @classmethod
+    def worked_examples(cls, task: ReaganTask, count: int) -> Sequence[ReaganTask]:
+        """Training nodes with two or three labelled neighbours, the same for all nodes of a split."""
+        return examples_for(task, count)
 
     def instructions(self) -> str:
         return prompts.instructions(planning=self.planning, layers=self.layers, anonymise=self.anonymise)

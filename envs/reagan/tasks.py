@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -91,21 +92,32 @@ def tasks(source: str | None, seed: int, limit: int | None) -> Sequence[ReaganTa
     _check_alignment(graph, data)
     rows = opened.test.tolist()
     random.Random(f"reagan:{seed}").shuffle(rows)
-    return [
-        ReaganTask(
-            id=graph.ids[row],
-            env="reagan",
-            seed=seed,
-            data=data,
-            data_hash=graph.content_hash,
-            split=split,
-            split_seed=seed,
-            node=graph.ids[row],
-            gold=int(graph.labels[row]),
-            labelled_neighbours=int(opened.train[graph.neighbors(row)].sum()),
-        )
-        for row in rows[:limit]
-    ]
+    return [_task(opened, row, data, split, seed) for row in rows[:limit]]
+
+
+def _task(opened: OpenSplit, row: int, data: str, split: str, seed: int) -> ReaganTask:
+    graph = opened.graph
+    return ReaganTask(
+        id=graph.ids[row],
+        env="reagan",
+        seed=seed,
+        data=data,
+        data_hash=graph.content_hash,
+        split=split,
+        split_seed=seed,
+        node=graph.ids[row],
+        gold=int(graph.labels[row]),
+        labelled_neighbours=int(opened.train[graph.neighbors(row)].sum()),
+    )
+
+
+def examples_for(task: ReaganTask, count: int) -> list[ReaganTask]:
+    """`count` training nodes of the task's split, or as many as have two or three labelled neighbours."""
+    opened = open_split(task)
+    rows = np.flatnonzero(opened.train).tolist()
+    random.Random(f"reagan-examples:{task.split_seed}").shuffle(rows)
+    made = (_task(opened, row, task.data, task.split, task.split_seed) for row in rows)
+    return list(islice((one for one in made if one.bucket == "2-3"), count))
 
 
 def split_codes(graph: TextGraph, kind: str, seed: int) -> Codes:
