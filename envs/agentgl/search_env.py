@@ -200,7 +200,9 @@ class SearchEnv(Env[GraphTaskT]):
             gold=self.gold,
         )
         right = self._answer is not None and navigation.is_correct(self._answer, self.gold)
-        known = self._answer is not None and any(navigation.is_correct(self._answer, name) for name in self._classes())
+        answer = self._answer
+        known = [] if answer is None else [name for name in self._classes() if navigation.is_correct(answer, name)]
+        outcome = "none" if answer is None else "unknown" if not known else "right" if right else "wrong"
         returned = {found.pool for found in self._found if len(found)}
         parts: dict[str, float | None] = {
             "accuracy": float(right),
@@ -221,8 +223,7 @@ class SearchEnv(Env[GraphTaskT]):
             )
             reward = earned.total
             parts |= {f"reward_{name}": value for name, value in earned.parts.items()}
-        outcome = "right" if right else "wrong" if known else "none" if self._answer is None else "unknown"
-        labels = {"outcome": outcome, "gold": self.gold, "answer": "" if self._answer is None else self._answer[:100]}
+        labels = {"outcome": outcome, "gold": self.gold, "answer": known[0] if known else outcome}
         labels |= {"show_labels": self.options.show_labels, "leak": "leaky" if self.leaky else "none"}
         return Score(total=float(right), reward=reward, parts=parts, labels=labels)
 
