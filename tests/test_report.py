@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agl.errors import DataError
-from agl.policies.scripted import Oracle, Random
+from agl.policies.scripted import Oracle, Player, Random
 from agl.registry import ENVS, env_class, register
 from agl.trace import Episode, read_episodes
 from envs.grit.actions import Solve
@@ -296,6 +296,49 @@ def test_equal_graphs_have_equal_fingerprints_whatever_their_order(tmp_path: Pat
     same, moved, other = (grit.look(task, grit_episode(tmp_path, task, c)).written for c in (dict, reverse, drop))
     assert same == moved
     assert other not in (None, same)
+
+
+def test_reagan_has_its_figures_and_the_neighbours_that_were_read(tmp_path: Path) -> None:
+    for player in ("oracle-planner", "no-op"):
+        evaluate("reagan", Player(player), limit=12, out=tmp_path / player)
+    report = write(tmp_path, figures=tmp_path / "figures")
+    assert {"reagan-accuracy.svg", "reagan-actions.svg", "reagan-fallback.svg", "reagan-faults.svg"} <= set(
+        report.figures
+    )
+    found, chunks = packed(Page(Path(report.file).read_text(encoding="utf-8")))
+    seen = 0
+    for row, policy in enumerate(found["texts"]["policy"]["codes"]):
+        kept = chunks[found["columns"]["chunk"][row]][found["columns"]["place"][row]]
+        names = {label for label, marks, _, _ in kept["drawing"]["nodes"] if marks & 4}
+        read_ = {name for event in kept["events"] for name in event["arguments"].get("target_nodes", ())}
+        assert names == read_
+        assert [label for label, _, role, _ in kept["drawing"]["nodes"] if role == "target"] == [kept["task"]["node"]]
+        assert not names or found["texts"]["policy"]["values"][policy] == "oracle-planner"
+        seen += len(names)
+    assert seen
+
+
+@pytest.mark.parametrize("env", ["agentgl-nc", "agentgl-lp"])
+def test_agentgl_has_its_figures_and_the_nodes_that_were_found(env: str, tmp_path: Path) -> None:
+    evaluate(env, Player("all-tools"), limit=8, env_options={"stage": 2}, out=tmp_path)
+    report = write(tmp_path, figures=tmp_path / "figures")
+    assert {"agentgl-searches.svg", "agentgl-reward.svg", "confusion.svg"} <= set(report.figures)
+    _, chunks = packed(Page(Path(report.file).read_text(encoding="utf-8")))
+    for kept in chunks[0]:
+        tags = [tag for _, marks, _, tag in kept["drawing"]["nodes"] if marks & 4]
+        pools = {pool for tag in tags for pool in tag.split(", ")}
+        answered = {event["arguments"]["pool"] for event in kept["events"] if event["observation"].startswith("(1) ")}
+        assert pools <= answered
+        assert len(tags) >= 3
+
+
+def test_without_its_data_a_run_is_reported_without_drawings(tmp_path: Path) -> None:
+    evaluate("reagan", Player("vote"), limit=3, out=tmp_path)
+    path = tmp_path / "episodes.jsonl"
+    path.write_text(path.read_text().replace('"data":"networkx-docs"', '"data":"not-here"'))
+    _, chunks = packed(page_of(tmp_path))
+    assert [kept["drawing"] for kept in chunks[0]] == [None] * 3
+    assert all(kept["gold"] for kept in chunks[0])
 
 
 @pytest.mark.parametrize(

@@ -119,14 +119,16 @@ def figure_text(value: float) -> str:
 
 def forest(
     name: str, title: str, rows: Mapping[str, Mapping[str, Value]], *, caption: str = "",
-    domain: tuple[float, float] = (0.0, 1.0),
+    series: Sequence[str] | None = None, domain: tuple[float, float] | None = (0.0, 1.0),
 ) -> Figure:  # fmt: skip
-    """Points with whiskers: row -> series -> value."""
+    """Points with whiskers: row -> series -> value. `series` gives their colours an order; a `domain` of
+    None is that of the values, 0 included."""
     canvas = _Canvas(title)
-    series = list(dict.fromkeys(each for row in rows.values() for each in row))
+    present = dict.fromkeys(each for row in rows.values() for each in row)
+    series = list(dict.fromkeys([*(series or ()), *present]))
     top = canvas.legend(series) if len(series) > 1 else 4.0
     height = sum(_ROW if len(row) < 2 else 6 + 13 * len(row) for row in rows.values())
-    low, high = domain
+    low, high = domain or _span([0.0, *(v.value for row in rows.values() for v in row.values())])
     scale = _PLOT / ((high - low) or 1.0)
     for tick in _ticks(low, high):
         x = _LABEL + (tick - low) * scale
@@ -285,12 +287,12 @@ def heat(
     """A table of counts by colour, each row against its own sum."""
     canvas = _Canvas(title)
     left, top = 128.0, 96.0
-    size = min(34.0, (WIDTH - left - 4) / max(len(columns), 1))
+    size = min(34.0, (WIDTH - left - 48) / max(len(columns), 1))
     canvas.text(0, 12, f"{row_title} (rows), {column_title} (columns)", "quiet")
     for place, column in enumerate(columns):
         canvas.text(left + (place + 0.6) * size, top - 6, column, room=13, turn=-50)
     for y, row in enumerate(rows):
-        canvas.text(left - 6, top + (y + 0.5) * size + 4, row, "end", room=20)
+        canvas.text(left - 6, top + (y + 0.5) * size + 4, row, "end", room=17)
         total = sum(cells.get((row, column), 0.0) for column in columns)
         for x, column in enumerate(columns):
             count = cells.get((row, column), 0.0)

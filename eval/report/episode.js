@@ -84,7 +84,7 @@ function scoreCard(episode) {
 function pairs(rows) {
   return el("dl", { class: "pairs" }, rows.map(([name, found]) => {
     const shown = typeof found === "number" || found === null ? number(found) : cut(found, 2000);
-    const dd = el("dd", {}, el("bdi", {}, shown));
+    const dd = el("dd", { class: found === 0 ? "zero" : null }, el("bdi", {}, shown));
     if (typeof found === "number" && found > 0 && found < 1) {
       const bar = el("span", { class: "bar" });
       bar.style.width = `${Math.round(60 * found)}px`;

@@ -69,12 +69,19 @@ function route(drawing) {
 }
 
 function scaled(at) {
-  const xs = at.map(([x]) => x);
-  const ys = at.map(([, y]) => y);
-  const [left, top] = [Math.min(...xs), Math.min(...ys)];
-  const across = Math.max(Math.max(...xs) - left, 1e-6);
-  const down = Math.max(Math.max(...ys) - top, 1e-6);
-  return at.map(([x, y]) => [56 + (WIDE - 112) * (x - left) / across, 26 + (TALL - 52) * (y - top) / down]);
+  const xs = spread(at.map(([x]) => x));
+  const ys = spread(at.map(([, y]) => y));
+  return at.map((_, node) => [56 + (WIDE - 112) * xs[node], 26 + (TALL - 52) * ys[node]]);
+}
+
+// From 0 to 1, halfway between the distances and the mere order: one far node does not press the others together.
+function spread(values) {
+  const least = Math.min(...values);
+  const width = Math.max(...values) - least;
+  if (width < 1e-9) return values.map(() => 0.5);
+  const sorted = [...new Set(values.map((each) => Math.round((each - least) / width * 1e6)))].sort((a, b) => a - b);
+  const rank = new Map(sorted.map((each, place) => [each, place / (sorted.length - 1)]));
+  return values.map((each) => (each - least) / width / 2 + rank.get(Math.round((each - least) / width * 1e6)) / 2);
 }
 
 function drawGraph(drawing) {
@@ -101,7 +108,7 @@ function drawGraph(drawing) {
   }
   drawing.nodes.forEach(([label, marks, role, tag], node) => {
     const [x, y] = at[node].map((each) => each.toFixed(1));
-    const style = `v${marks & VISITED ? " visited" : ""}${marks & GOLD ? " gold" : ""}${role === "unknown" ? " unknown" : ""}`;
+    const style = `v${marks & VISITED ? " visited" : ""}${marks & GOLD ? " gold" : ""}${["unknown", "target"].includes(role) ? ` ${role}` : ""}`;
     const notes = [role, tag].filter(Boolean).join(", ");
     nodes.append(svg("circle", { class: style, cx: x, cy: y, r: role && role !== "unknown" ? radius + 2 : radius },
       svg("title", {}, notes ? `${label} (${notes})` : label)));
@@ -142,6 +149,7 @@ function graphCard(drawing) {
     if (count) keys.push(el("span", {}, el("span", { class: `key dot ${name}` }), `${text} ${count}`));
   }
   const unknown = drawing.nodes.filter((node) => node[2] === "unknown").length;
+  if (drawing.nodes.some((node) => node[2] === "target")) keys.push(el("span", {}, el("span", { class: "key dot target" }), "target"));
   if (unknown) keys.push(el("span", {}, el("span", { class: "key dot unknown" }), `unknown node ${unknown}`));
   const wrong = drawing.edges.filter((edge) => ["missing", "extra", "weight"].includes(edge[2]));
   const names = drawing.nodes.map((node) => node[0]);

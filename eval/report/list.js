@@ -11,7 +11,8 @@ const SCORES = {
 };
 
 function title(column) {
-  return column.replace(/^(facet|label|part):/, "");
+  const name = column.replace(/^(facet|label|part):/, "");
+  return column !== name && (name in INDEX.columns || name in INDEX.texts) ? column.replace(":", " ") : name;
 }
 
 function columns() {
@@ -103,9 +104,9 @@ function chosen() {
 function changed() {
   const active = Object.values(list.filters).filter(Boolean).length;
   document.getElementById("active").textContent = active ? `(${active} set)` : "";
-  const at = list.rows[list.cursor];
   list.rows = chosen();
-  list.cursor = Math.max(0, list.rows.indexOf(at));
+  list.cursor = 0;
+  windowBox.scrollTop = 0;
   renderList();
   remember();
 }

@@ -40,9 +40,8 @@ async function show() {
   const box = document.getElementById(`page-${page}`);
   if (page === "episodes") {
     if (`#${path}${query ? `?${query}` : ""}` !== listHash()) readList(query);
-    const at = list.rows[list.cursor] ?? 0;
     list.rows = chosen();
-    list.cursor = Math.max(0, list.rows.indexOf(current.row ?? at));
+    list.cursor = Math.max(0, list.rows.indexOf(current.row));
   }
   try {
     if (page === "episode") {

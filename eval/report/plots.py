@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from agl.graphs.naming import natural_key
+from agl.registry import ENVS, env_class
 from agl.stats import estimate
 from eval.report.charts import Figure, Value, bars, forest, heat, histogram
 from eval.report.records import Records, Row
@@ -41,13 +42,18 @@ def figures(records: Records, view: EnvView) -> list[Figure]:
 
 
 def _scores(records: Records) -> list[Figure]:
-    """Metrics within [0, 1] of the summaries, side by side."""
+    """The metrics within [0, 1] that the tables of `agl eval` show, side by side."""
+    shown = {"score", *(env_class(records.env).metrics if records.env in ENVS else ())}
     rows: dict[str, dict[str, Value]] = {}
     for player in records.players:
         for name, metric in (player.summary.metrics if player.summary is not None else {}).items():
-            if name != "reward" and _is_share(metric):
+            if (name in shown or name.startswith(_DERIVED)) and _is_share(metric):
                 rows.setdefault(name, {})[player.name] = Value(metric.value, metric.low, metric.high)
-    return [forest("metrics", "Metrics", rows, caption="Means with clustered 95 % intervals.")] if rows else []
+    if not rows:
+        return []
+    series = [player.name for player in records.players]
+    caption = "Means with clustered 95 % intervals; the table below has all metrics."
+    return [forest("metrics", "Metrics", rows, series=series, caption=caption)]
 
 
 def _is_share(metric: Metric) -> bool:
@@ -68,12 +74,25 @@ def _by_facet(rows: Sequence[Row], facet: str, policies: Sequence[str]) -> Figur
         table[value] = {
             policy: mean(mine) for policy in policies if (mine := [row for row in chosen if row.policy == policy])
         }
-    return forest(f"score-by-{facet}", f"Score by {facet}", table, caption="Means with clustered 95 % intervals.")
+    return forest(
+        f"score-by-{facet}", f"Score by {facet}", table, series=policies, caption="Means with clustered 95 % intervals."
+    )
 
 
 def mean(rows: Sequence[Row]) -> Value:
     """Mean score with its clustered interval."""
     found = estimate([row.score or 0.0 for row in rows], [row.cluster for row in rows], bounded=True)
+    return Value(found.value, found.low, found.high)
+
+
+def mean_part(rows: Sequence[Row], part: str) -> Value | None:
+    """Mean of a score part with its clustered interval; None where it applies to no episode."""
+    chosen = [row for row in rows if part in row.parts]
+    if not chosen:
+        return None
+    values = [row.parts[part] for row in chosen]
+    bounded = all(0.0 <= value <= 1.0 for value in values)
+    found = estimate(values, [row.cluster for row in chosen], bounded=bounded)
     return Value(found.value, found.low, found.high)
 
 
@@ -101,6 +120,8 @@ def _labels(rows: Sequence[Row], policies: Sequence[str], view: EnvView) -> list
         for row in rows:
             if name in row.labels:
                 counts.setdefault(row.labels[name], Counter())[row.policy] += 1
+        if len(counts) < 2:
+            continue
         ranked = sorted(counts, key=lambda value: (-sum(counts[value].values()), value))
         table = {value: _by_policy(counts[value], policies) for value in ranked[:_MOST_ROWS]}
         left = len(ranked) - len(table)
@@ -108,8 +129,8 @@ def _labels(rows: Sequence[Row], policies: Sequence[str], view: EnvView) -> list
         found.append(bars(f"label-{name}", f"Episodes by {name}", table, caption=caption))
     for policy in policies:
         answered = [row for row in rows if row.policy == policy and "gold" in row.labels]
-        if answered:
-            found.append(_confusion(answered, f", {policy}" if len(policies) > 1 else ""))
+        if any("predicted" in row.labels for row in answered):
+            found.append(confusion(answered, f", {policy}" if len(policies) > 1 else ""))
     return found
 
 
@@ -117,9 +138,11 @@ def _by_policy(counts: Mapping[str, int], policies: Sequence[str]) -> dict[str, 
     return {policy: float(counts.get(policy, 0)) for policy in policies}
 
 
-def _confusion(rows: Sequence[Row], suffix: str) -> Figure:
-    pairs = Counter((row.labels["gold"], row.labels.get("predicted", "(no answer)")) for row in rows)
-    gold = Counter(row.labels["gold"] for row in rows)
+def confusion(rows: Sequence[Row], suffix: str, label: str = "predicted", silent: str = "(no answer)") -> Figure:
+    """Gold classes against what stands in `label`; where that is missing or `silent`, there was no answer."""
+    answers = [(row.labels["gold"], row.labels.get(label, silent)) for row in rows if "gold" in row.labels]
+    pairs = Counter((true, "(no answer)" if said == silent else said) for true, said in answers)
+    gold = Counter(true for true, _ in answers)
     classes = sorted(sorted(gold), key=lambda name: -gold[name])[:_MOST_CLASSES]
     others = {said for _, said in pairs} - set(classes)
     columns = [*classes, *(["(other)"] if others - {"(no answer)"} else [])]

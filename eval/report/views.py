@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from eval.report.records import Row
 
 VIEWS: dict[str, str] = {
+    "agentgl-lp": "eval.report.agentgl:VIEW",
+    "agentgl-nc": "eval.report.agentgl:VIEW",
     "grit": "eval.report.grit:VIEW",
+    "reagan": "eval.report.reagan:VIEW",
 }
 """Environment name -> "module:EnvView". An environment without an entry gets the plots that fit any."""
 
