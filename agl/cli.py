@@ -29,7 +29,7 @@ MOUNTS: dict[str, Mount] = {
     "eval": Mount("eval.commands:evaluate", "Evaluate policies on an environment; nothing is trained."),
     "grit": Mount("envs.grit.commands:app", "Build, verify, describe and rename splits of the GRIT benchmark."),
     "reagan": Mount("eval.reagan_tables:app", "Lay runs of ReaGAN out as tables, beside baselines on the same nodes."),
-    "plan": Mount("train.commands:plan", "Say what a training config amounts to, before anything is loaded."),
+    "plan": Mount("train.commands:plan", "Say what a config amounts to, before any model is loaded."),
     "report": Mount("eval.report.commands:report", "Write one HTML page about a run: figures and every episode."),
     "show": Mount("eval.compare_commands:show", "Read one recorded episode, or list the episodes of a run."),
 }

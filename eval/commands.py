@@ -143,15 +143,15 @@ def _runs(chosen: EvalConfig, root: Path, resume: bool) -> dict[str, _Run]:
     found = {}
     for name, config in configs.items():
         _check_policies(config.policies, env_class(config.env).players)
-        checked = _checked(config)
+        plan = checked(config)
         for spec in config.policies:
             parts = [name] * bool(name) + [spec] * (len(config.policies) > 1)
             folder = root.joinpath(*map(folder_name, parts))
-            found[", ".join(parts) or spec] = _Run(spec, config, checked, checked.folder(spec, folder, resume=resume))
+            found[", ".join(parts) or spec] = _Run(spec, config, plan, plan.folder(spec, folder, resume=resume))
     return found
 
 
-def _checked(chosen: EvalConfig) -> Plan:
+def checked(chosen: EvalConfig) -> Plan:
     return plan(
         chosen.env,
         data=chosen.data,

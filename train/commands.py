@@ -1,4 +1,4 @@
-"""`agl plan`: what a training config amounts to, before anything is loaded."""
+"""`agl plan`: what a config amounts to, before any model is loaded."""
 
 from __future__ import annotations
 
@@ -9,21 +9,40 @@ import typer
 
 
 def plan(
-    config: Annotated[Path, typer.Argument(help="A training config, such as configs/train/grit_tiny_cpu.yaml.")],
+    config: Annotated[Path, typer.Argument(help="A training or evaluation config.")],
     accelerate: Annotated[
         Path | None, typer.Option(help="The file for `accelerate launch --config_file`; tells ranks and sharding.")
     ] = None,
     ranks: Annotated[int | None, typer.Option(min=1, help="Processes, whatever the accelerate file says.")] = None,
     hub: Annotated[bool, typer.Option("--hub", help="Ask the Hub for a model that is not on this machine.")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of an evaluation config.")
+    ] = None,
+    rates: Annotated[
+        str | None,
+        typer.Option(metavar="READ,WRITE", help="Tokens per second that the model of an evaluation reads and writes."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object instead.")] = False,
 ) -> None:
-    """Check a training config and print its batch arithmetic, context budget and memory; loads no weights.
+    """Check a config and say what it amounts to; loads no weights.
+
+    Of training: batch arithmetic, context budget and memory. Of an evaluation: prompts and tokens of each run, from a
+    few episodes of the oracle.
 
     Example: agl plan configs/train/grit_tiny_cpu.yaml
+
+    Example: agl plan configs/eval/reagan_ablation.yaml --set data=data/cora --rates 20000,2000
     """
+    from agl.config import read_yaml
     from agl.errors import UserError
     from agl.json_text import dumps
+    from agl.registry import guarded_import
 
+    if "policy" in read_yaml(config):
+        guarded_import("eval.cost").show(config, set_ or (), _rates(rates), as_json=as_json)
+        return
+    if set_ or rates:
+        raise UserError("expected --set and --rates with an evaluation config, got a training config; drop them")
     try:
         from train.plan import plan_file
     except ImportError as error:
@@ -34,6 +53,20 @@ def plan(
         typer.echo(dumps(found.as_json()))
         return
     print_plan(found.lines())
+
+
+def _rates(text: str | None) -> tuple[float, float] | None:
+    from agl.errors import UserError
+
+    if text is None:
+        return None
+    try:
+        read, write = (float(part) for part in text.split(","))
+    except ValueError:
+        read = write = 0.0
+    if not (0 < read < float("inf") and 0 < write < float("inf")):
+        raise UserError(f"expected --rates READ,WRITE such as 20000,2000, got {text!r}")
+    return read, write
 
 
 def print_plan(lines: list[tuple[str, str]]) -> None:
