@@ -128,7 +128,8 @@ def forest(
     series = list(dict.fromkeys([*(series or ()), *present]))
     top = canvas.legend(series) if len(series) > 1 else 4.0
     height = sum(_ROW if len(row) < 2 else 6 + 13 * len(row) for row in rows.values())
-    low, high = domain or _span([0.0, *(v.value for row in rows.values() for v in row.values())])
+    ends = [end for row in rows.values() for v in row.values() for end in (v.value, v.low, v.high) if end is not None]
+    low, high = domain or _span([0.0, *ends])
     scale = _PLOT / ((high - low) or 1.0)
     for tick in _ticks(low, high):
         x = _LABEL + (tick - low) * scale
