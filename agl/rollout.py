@@ -201,8 +201,9 @@ async def _play(
             text, finish = again.text, again.finish
         else:
             text, finish = await _speak(dialogue, dialect, first.text, choices, record)
-        actions: Sequence[Action | Malformed] = [_TRUNCATED]
-        if finish != "length" or dialect.fresh:
+        if finish == "length":
+            actions = dialect.cut(text)
+        else:
             actions = dialect.parse(text, may_begin_inside_thinking=dialogue.may_begin_inside_thinking)
         replies = _act(env, actions, record)
         if finish == "length" and not dialect.fresh:
@@ -218,10 +219,6 @@ async def _play(
 
 _MOST_STRETCHES = 16
 """A turn that runs into stop strings inside an open block more often than this is read as it stands."""
-
-_TRUNCATED = Malformed(
-    reason="truncated", message="the output was cut at the token limit before an action was complete"
-)
 
 
 async def _speak(

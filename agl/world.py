@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -30,9 +30,17 @@ class World:
         slots: most episodes that may run at once; one that waits for others holds no slot.
         journal: file that keeps what unfinished episodes have said, so that a run that was interrupted between two
             rounds goes on from there; None keeps nothing.
+        on_post: called when an episode has posted, for those who watch.
     """
 
-    def __init__(self, members: Iterable[Key], *, slots: int, journal: Path | None = None) -> None:
+    def __init__(
+        self,
+        members: Iterable[Key],
+        *,
+        slots: int,
+        journal: Path | None = None,
+        on_post: Callable[[Post], None] | None = None,
+    ) -> None:
         self._reached: dict[Key, int] = dict.fromkeys(members, -1)
         """The highest round for which a member has posted."""
         self._present = dict.fromkeys(self._reached)
@@ -40,6 +48,7 @@ class World:
         self._rounds: dict[tuple[int, int], _Round] = {}
         self._slots = asyncio.Semaphore(slots)
         self._journal = journal
+        self._on_post = on_post
         self._drafts = _read(journal) if journal is not None else {}
 
     @asynccontextmanager
@@ -57,6 +66,8 @@ class World:
         An episode that is repeated after a failure posts again: what others may have read stands.
         """
         self._take(key, post)
+        if self._on_post is not None:
+            self._on_post(post)
         number, attempt = post.round, key[1]
         gathered = self._round(attempt, number)
         if not gathered.complete.is_set():

@@ -44,15 +44,18 @@ class _Lines:
     def __init__(self, title: str, console: Console) -> None:
         self._title, self._console = title, console
         self._next = 0.0
+        self._start: float | None = None
 
     def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
-        if progress.episode is None:
+        if self._start is None:
             self._start = now
             kept = f", {progress.resumed} kept from before" if progress.resumed else ""
             self._say(f"{progress.total} episodes to play{kept}")
         elif now < self._next and progress.finished < progress.total:
             return
+        elif not progress.finished:
+            self._say(_figures(progress))
         else:
             left = (now - self._start) / progress.finished * (progress.total - progress.finished)
             eta = f", about {left:.0f} s left" if progress.finished < progress.total else ""
@@ -66,4 +69,7 @@ class _Lines:
 def _figures(progress: Progress) -> str:
     score = f"score {progress.mean_score:.3f}" if progress.mean_score is not None else "score -"
     failed = f", {progress.infra_failures} infrastructure failures" if progress.infra_failures else ""
+    newest = max(progress.posts, default=None)
+    if newest is not None and not progress.finished:
+        return f"round {newest}: {progress.posts[newest]}/{progress.total}{failed}"
     return score + failed

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ class RunStoppedError(InfraError):
 
 @dataclass
 class Progress:
-    """Where a run stands. `episode` is the one that just finished, None at the start."""
+    """Where a run stands. `episode` is the one that finished last, None before the first."""
 
     total: int
     resumed: int
@@ -44,6 +45,8 @@ class Progress:
     infra_failures: int = 0
     score_sum: float = 0.0
     episode: Episode | None = None
+    posts: Counter[int] = field(default_factory=Counter)
+    """Round -> how many episodes of a shared world have come to its end."""
 
     @property
     def mean_score(self) -> float | None:
@@ -217,7 +220,8 @@ def evaluate(
         sampling: the decoding settings of `policy`, recorded in `config.json`.
         resume: continue the run in `out`: keys (task id, attempt) with a sample are kept, infrastructure failures
             are played again. With no run there it is a fresh start.
-        on_episode: called once before the first episode and after each.
+        on_episode: called once before the first episode, after each, and where episodes wait for each other after each
+            of their rounds.
 
     Raises:
         UserError: as `plan`; the policy cannot be used as configured.
@@ -294,7 +298,13 @@ async def _play(
         with folder.created(), EpisodeWriter(folder.episodes) as writer:
             if on_episode is not None:
                 on_episode(progress)
-            world = _world(checked, folder, jobs, done) if checked.exchanges else None
+
+            def on_post(post: Post) -> None:
+                progress.posts[post.round] += 1
+                if on_episode is not None:
+                    on_episode(progress)
+
+            world = _world(checked, folder, done, on_post) if checked.exchanges else None
             playing = rollouts(
                 checked.make_env,
                 jobs,
@@ -324,11 +334,14 @@ async def _play(
 
 
 def _world(
-    checked: Plan, folder: RunFolder, jobs: Sequence[Job], done: Mapping[tuple[str, int], Sequence[Post]]
+    checked: Plan,
+    folder: RunFolder,
+    done: Mapping[tuple[str, int], Sequence[Post]],
+    on_post: Callable[[Post], None],
 ) -> World:
     """What the episodes of this run share, with what earlier sessions left."""
     keys = [(task.id, attempt) for attempt in range(checked.config["attempts"]) for task in checked.tasks]
-    world = World(keys, slots=checked.concurrency, journal=folder.drafts)
+    world = World(keys, slots=checked.concurrency, journal=folder.drafts, on_post=on_post)
     for key, posts in done.items():
         world.recall(key, posts)
     return world

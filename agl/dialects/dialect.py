@@ -14,6 +14,9 @@ Reply = tuple[Action | Malformed, Observation]
 """One action of the policy and what the env said to it."""
 
 
+TRUNCATED = "the output was cut at the token limit before an action was complete"
+
+
 class Dialect(ABC):
     """Stateless, so one instance serves any number of concurrent episodes of its env."""
 
@@ -43,6 +46,10 @@ class Dialect(ABC):
             may_begin_inside_thinking: the prompt may have opened a think block; without it a `</think>` that nothing
                 opened is Malformed.
         """
+
+    def cut(self, text: str) -> list[Action | Malformed]:
+        """What a turn that a token limit cut off comes to: nothing in it is done."""
+        return [malformed("truncated", TRUNCATED, text)]
 
     @abstractmethod
     def write(self, action: Action, thought: str = "") -> str:

@@ -71,6 +71,10 @@ class JsonPlan(Dialect):
             found.append(malformed(fault, _FAULTS.get(fault, f"the plan is no JSON array of actions: {fault}"), text))
         return found
 
+    def cut(self, text: str) -> list[Action | Malformed]:
+        """Actions that were complete before the limit count."""
+        return self.parse(text)
+
     def _read(self, item: object, text: str) -> Action | Malformed:
         if not isinstance(item, dict):
             return malformed("bad_type", f"an action is a JSON object, got {type(item).__name__}", text)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from pydantic import PrivateAttr
 
 from agl.core import Action, Env, Malformed, Observation
-from agl.dialects.dialect import Dialect, Reply
+from agl.dialects.dialect import TRUNCATED, Dialect, Reply
 from agl.dialects.tags import is_plain
 from agl.errors import UserError
 from agl.json_text import JsonError, decode, dumps
@@ -157,6 +157,9 @@ class Queries(Dialect):
         if first:
             return f"{THINK}{thought}{THINK_END}\n{body}"
         return body if opens is None else f"{thought}{THINK_END}\n{body}"
+
+    def cut(self, text: str) -> list[Action | Malformed]:
+        return [_unread("truncated", TRUNCATED, text)]
 
     def render(self, replies: Sequence[Reply], *, turn_ended: bool) -> Injection:
         return _injection([observation.text for _, observation in replies], "", turn_ended)
