@@ -119,7 +119,8 @@ def estimate(
     count = found.clusters
     repeated = found.n > count
     se = found.se * (math.sqrt(count / (count - 1)) if repeated and count > 1 else 1.0)
-    se = max(se, found.naive_se)
+    # Of equal values it is 0; rounding would leave a trace of it.
+    se = max(se, found.naive_se) if min(values) < max(values) else 0.0
     if bounded:
         size = found.mean * (1 - found.mean) / se**2 if se > 0 and count > 1 else count
         return Estimate(found.mean, *wilson(found.mean * size, size, confidence), found.n)

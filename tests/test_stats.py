@@ -127,3 +127,14 @@ def test_bootstrap_of_a_mean_agrees_with_the_standard_error() -> None:
     se = clustered(groups).se
     assert high - low == pytest.approx(2 * 1.96 * se, rel=0.15)
     assert bootstrap(groups, len) == (200, 200)
+
+
+@given(st.floats(0, 1), st.integers(2, 30), st.booleans())
+def test_equal_values_have_an_interval(value: float, n: int, bounded: bool) -> None:
+    found = estimate([value] * n, list(range(n)), bounded=bounded)
+    assert found.value == pytest.approx(value)
+    if bounded:
+        assert found.low is not None
+        assert found.high is not None
+        assert 0 <= found.low <= found.value + 1e-9
+        assert found.value - 1e-9 <= found.high <= 1
