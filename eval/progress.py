@@ -13,6 +13,7 @@ from rich.progress import Progress as Bar
 from eval.runner import Progress
 
 _SECONDS_BETWEEN_LINES = 15.0
+_FEWEST_FOR_ETA = 16
 
 
 @contextmanager
@@ -58,7 +59,9 @@ class _Lines:
             self._say(_figures(progress))
         else:
             left = (now - self._start) / progress.finished * (progress.total - progress.finished)
-            eta = f", about {left:.0f} s left" if progress.finished < progress.total else ""
+            # Episodes of one batch, or that waited for each other, finish together: the first tell nothing.
+            is_known = _FEWEST_FOR_ETA <= progress.finished < progress.total and not progress.posts
+            eta = f", about {left:.0f} s left" if is_known else ""
             self._say(f"{progress.finished}/{progress.total} {_figures(progress)}{eta}")
         self._next = now + _SECONDS_BETWEEN_LINES
 
