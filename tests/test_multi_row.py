@@ -17,10 +17,8 @@ from agl.core import Outcome, OutcomeKind, Score, StopReason
 from agl.tokens import TokenLog
 from agl.trace import Episode, Tokens
 from tests.tiny_model import save_tiny
-from tests.turns_env import FreshWords, TurnsEnv
+from tests.tiny_trainer import GROUP, steps, turns_trainer
 from train.loss_rows import OVER_ROW_MEANS, OVER_ROWS, OVER_TOKENS, LossRow, draw, padded_count, row_weight, rows_of
-
-GROUP = 4
 
 
 def episode_of(*logs: TokenLog, reward: float = 0.0) -> Episode:
@@ -151,44 +149,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     return save_tiny(tmp_path_factory.mktemp("model") / "tiny")
 
 
-def trainer_of(model: str, output: Path, *, decisions: str = "every", source: str = "1,2,3,2", **options: Any) -> Any:
-    import torch
-    from transformers import AutoTokenizer
-    from trl.trainer.grpo_config import GRPOConfig
-
-    from train.options import EpisodeArguments
-    from train.plan import Setting
-    from train.trainer import EpisodeTrainer
-
-    torch.set_num_threads(1)
-    fixed: dict[str, Any] = {
-        "per_device_train_batch_size": 2 * GROUP,
-        "num_generations": GROUP,
-        "max_completion_length": 32,
-        "max_steps": 2,
-        "learning_rate": 1e-3,
-    }
-    episodes: Any = {"environment": "turns", "max_turn_tokens": 6, "episode_retries": 0, "decisions": decisions}
-    episodes |= {name: options.pop(name) for name in list(options) if name in EpisodeArguments.__dataclass_fields__}
-    return EpisodeTrainer(
-        Setting(TurnsEnv, TurnsEnv.task_type, TurnsEnv.tasks(source), FreshWords(TurnsEnv.actions), 0),
-        EpisodeArguments(**episodes),
-        model=model,
-        args=GRPOConfig(
-            output_dir=str(output),
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            report_to="none",
-            logging_steps=1,
-            save_strategy="no",
-            disable_tqdm=True,
-            **{**fixed, **options},
-        ),
-        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
-    )
-
-
 def one_generation(trainer: Any) -> dict[str, Any]:
     """Sample one generation; returns TRL's tensors, and keeps `trainer.played`."""
     inner = trainer._rows_of
@@ -243,7 +203,7 @@ def credits_of(trainer: Any) -> list[float]:
 
 @pytest.mark.parametrize("loss_type", ["dapo", "grpo", "dr_grpo"])
 def test_every_decision_gives_the_gradient_of_its_episode(tiny: str, tmp_path: Path, loss_type: str) -> None:
-    trainer = trainer_of(tiny, tmp_path, loss_type=loss_type, source="3,2", per_device_train_batch_size=8)
+    trainer = turns_trainer(tiny, tmp_path, loss_type=loss_type, source="3,2", per_device_train_batch_size=8)
     inputs = one_generation(trainer)
     assert len(inputs["advantages"]) == 5 * GROUP
     found = gradient(trainer, inputs)
@@ -266,7 +226,7 @@ def test_drawn_decisions_average_to_the_gradient_of_all(
         monkeypatch.setattr(
             module, "draw", lambda rows, seed, turn=turn: replace(rows[turn % len(rows)], drawn_from=len(rows))
         )
-        trainer = trainer_of(tiny, tmp_path, decisions="one", loss_type=loss_type, source="3,1")
+        trainer = turns_trainer(tiny, tmp_path, decisions="one", loss_type=loss_type, source="3,1")
         inputs = one_generation(trainer)
         assert len(inputs["advantages"]) == 2 * GROUP
         found.append(gradient(trainer, inputs))
@@ -276,7 +236,7 @@ def test_drawn_decisions_average_to_the_gradient_of_all(
 
 
 def test_append_only_episodes_are_one_growing_row(tiny: str, tmp_path: Path) -> None:
-    trainer = trainer_of(tiny, tmp_path, decisions="append", source="3,3", max_completion_length=400)
+    trainer = turns_trainer(tiny, tmp_path, decisions="append", source="3,3", max_completion_length=400)
     inputs = one_generation(trainer)
     assert len(inputs["advantages"]) == 2 * GROUP
     for episode in trainer.played:
@@ -296,7 +256,7 @@ def test_append_only_episodes_are_one_growing_row(tiny: str, tmp_path: Path) -> 
 
 def test_rows_are_cut_into_equal_steps_and_old_logprobs_follow_them(tiny: str, tmp_path: Path) -> None:
     """Two optimiser steps per generation: TRL needs log-probabilities from before the first, of all rows."""
-    trainer = trainer_of(
+    trainer = turns_trainer(
         tiny, tmp_path, source="3,2,3", steps_per_generation=2, per_device_train_batch_size=4, beta=0.1
     )
     inputs = one_generation(trainer)
@@ -308,9 +268,8 @@ def test_rows_are_cut_into_equal_steps_and_old_logprobs_follow_them(tiny: str, t
         assert gap.abs().max() < 1e-3
     assert inputs["num_items_in_batch"] == mask.sum()
     trainer.train()
-    steps = [entry for entry in trainer.state.log_history if "loss" in entry]
-    assert all(entry["grad_norm"] > 1e-4 for entry in steps)
-    assert steps[0]["episode/rows"] == pytest.approx(real / (2 * GROUP))
+    assert all(entry["grad_norm"] > 1e-4 for entry in steps(trainer))
+    assert steps(trainer)[0]["episode/rows"] == pytest.approx(real / (2 * GROUP))
 
 
 def test_decisions_of_one_context_are_refused() -> None:

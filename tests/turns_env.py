@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from agl.core import Action, Env, Malformed, Observation, Score, Step, StopReason, Task
 from agl.dialects.dialect import Reply
@@ -57,9 +57,7 @@ class FreshWords(Words):
     name: ClassVar[str] = "fresh_words"
     fresh: ClassVar[bool] = True
 
-    def answer(
-        self, env: Env[TurnsTask], replies: Sequence[Reply], opening: Observation | None, *, turn_ended: bool
-    ) -> Injection:
+    def answer(self, env: Env[TurnsTask], replies: Sequence[Reply], opening: Observation | None, **_: Any) -> Injection:
         shown = " ".join(observation.text for _, observation in replies)
         system = Message(role="system", content=env.instructions())
         return Injection(kind="fresh", messages=(system, Message(role="user", content=shown)))
