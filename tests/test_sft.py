@@ -64,7 +64,8 @@ def merged_tokenizer() -> Any:
         vocab_size=600, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(), special_tokens=["</s>"]
     )
     raw.train_from_iterator([task.question for task in TASKS], trainer)
-    made = transformers.PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="</s>", pad_token="</s>")
+    make: Any = transformers.PreTrainedTokenizerFast
+    made = make(tokenizer_object=raw, eos_token="</s>", pad_token="</s>")
     made.chat_template = BRACKETS
     return made
 
@@ -356,7 +357,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    make: Any = transformers.LlamaForCausalLM
+    make(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
 

@@ -27,6 +27,7 @@ from agl.tokens import Row
 
 if TYPE_CHECKING:
     from agl.policies.chat_template import ChatTemplate
+    from train.demonstrations import Demonstration
     from train.options import EpisodeArguments
     from train.sft_options import SftArguments
 
@@ -96,7 +97,7 @@ def main(argv: list[str]) -> None:
     trainer.accelerator.wait_for_everyone()
     if sft.process_index == 0:
         if arguments.save_merged:
-            save_merged(Path(sft.output_dir), str(trainer.model.dtype).removeprefix("torch."))
+            save_merged(Path(sft.output_dir), None if model.dtype == "auto" else model.dtype)
         print(f"saved to {sft.output_dir}; evaluate: agl eval {arguments.environment} --policy hf:{sft.output_dir}")
 
 
@@ -130,7 +131,7 @@ def demonstrated(arguments: SftArguments, template: ChatTemplate) -> list[Row]:
 
     found = setting(episode_arguments(arguments))
     env = found.make_env()
-    shown = []
+    shown: list[Demonstration] = []
     if arguments.recipe:
         shown += expert(
             found.tasks,  # type: ignore[arg-type]  # a recipe is of grit, whose tasks these are
@@ -248,7 +249,7 @@ def refuse_other_rows(checkpoint: str | None, output: Path, rows: Sequence[Row])
         )
 
 
-def save_merged(folder: Path, dtype: str) -> None:
+def save_merged(folder: Path, dtype: str | None) -> None:
     """Merge the adapter in `folder` into its base and write the whole model to `folder`/merged."""
     from agl.policies.hf import load
 
