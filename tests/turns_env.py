@@ -57,6 +57,9 @@ class FreshWords(Words):
     name: ClassVar[str] = "fresh_words"
     fresh: ClassVar[bool] = True
 
+    def cut(self, text: str) -> list[Action | Malformed]:
+        return self.parse(text)
+
     def answer(self, env: Env[TurnsTask], replies: Sequence[Reply], opening: Observation | None, **_: Any) -> Injection:
         shown = " ".join(observation.text for _, observation in replies)
         system = Message(role="system", content=env.instructions())

@@ -105,6 +105,7 @@ class Watched(Dialogue):
         self._samples = self._before_turn = samples
         self._events = events
         self._after_result = False
+        self._cut = False
         self.points: list[Point] = []
 
     @property
@@ -143,6 +144,7 @@ class Watched(Dialogue):
         self._samples += 1
         head, self._head = self._head, ""
         self._turn += head + said.text
+        self._cut = said.finish == "length"
         return replace(said, text=head + said.text)
 
     def _note_think(self, said: Sample, sampled: range) -> None:
@@ -176,7 +178,8 @@ class Watched(Dialogue):
         return list(self._play.dialect.parse(turn, may_begin_inside_thinking=self.may_begin_inside_thinking))
 
     def inject(self, injection: Injection) -> None:
-        self._events += len(self._parse(self._turn))
+        dialect = self._play.dialect
+        self._events += len(dialect.cut(self._turn) if self._cut else self._parse(self._turn))
         self._turn = ""
         self._before_turn = self._samples
         self._after_result = True
