@@ -42,6 +42,7 @@ bench: install
 	$(BIN)/python benchmarks/solvers.py
 	$(BIN)/python benchmarks/graphs.py
 	$(BIN)/python benchmarks/retrieval.py
+	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/reagan.py
 	$(PIP) install --quiet $(PINS) --editable '.[bench]'
 	$(BIN)/python benchmarks/grit.py
 

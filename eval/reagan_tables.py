@@ -152,7 +152,7 @@ def _accuracy(runs: Sequence[Run], baselines: Sequence[str], opened: OpenSplit) 
     published: dict[str, Row] = {}
     for reference in references(graph, task.data):
         if reference.split == task.split:
-            published[f"{reference.model} (published)"] = {"accuracy": Figure(value=reference.accuracy / 100)}
+            published[f"{reference.model} (by others)"] = {"accuracy": Figure(value=reference.accuracy / 100)}
     return Table(
         key="accuracy",
         title=f"ReaGAN on {len(nodes):,} test nodes of {graph.name or task.data}, split {task.split}: accuracy in %, "
