@@ -284,6 +284,12 @@ def make_plan(
         )
     if ranks > 1:
         waves = -(-batch.rows_per_rank // (arguments.concurrency or batch.rows_per_rank))
+        branching = arguments.branching()
+        if branching is not None:
+            # A wave of branches waits for the one before it, and adds at least one episode to each group.
+            waves += batch.group_size - branching.initial
+        if arguments.zero_variance_groups == "refill":
+            waves *= 1 + arguments.max_refills
         longest = arguments.episode_deadline * (arguments.episode_retries + 1) * waves
         if longest >= grpo["ddp_timeout"]:
             raise UserError(
