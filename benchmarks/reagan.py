@@ -43,6 +43,7 @@ def calls(folder: Path) -> None:
         episodes, _ = _play(folder / name, player, limit=50, env_options=options)
         turns = sum(turn.source == "sampled" for episode in episodes for turn in episode.transcript)
         print(f"model calls per node, {name:14} {turns / len(episodes):8.2f}")
+    _play(folder / "warm", Player("vote"), limit=8)
     for name in ("oracle-planner", "no-op"):
         episodes, seconds = _play(folder / f"rate-{name}", Player(name), limit=400, concurrency=64)
         print(f"nodes per second, player {name:15} {len(episodes) / seconds:8.0f}")
