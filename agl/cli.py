@@ -28,6 +28,7 @@ MOUNTS: dict[str, Mount] = {
     "compare": Mount("eval.compare_commands:compare", "Paired differences of two runs on the same tasks."),
     "eval": Mount("eval.commands:evaluate", "Evaluate policies on an environment; nothing is trained."),
     "grit": Mount("envs.grit.commands:app", "Build, verify, describe and rename splits of the GRIT benchmark."),
+    "agentgl": Mount("eval.agentgl_tables:app", "Lay runs of AgentGL out as tables, with the published rows."),
     "reagan": Mount("eval.reagan_tables:app", "Lay runs of ReaGAN out as tables, beside baselines on the same nodes."),
     "plan": Mount("train.commands:plan", "Say what a config amounts to, before any model is loaded."),
     "report": Mount("eval.report.commands:report", "Write one HTML page about a run: figures and every episode."),

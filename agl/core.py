@@ -10,7 +10,7 @@ import pickle
 import random
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -188,6 +188,8 @@ class Env(ABC, Generic[TaskT]):
     """Names in `Score.parts` that tables and summaries show beside `total` and `reward`."""
     random_bound: ClassVar[float] = 0.5
     """The mean `Score.total` of random play stays at or below this."""
+    aggregates: ClassVar[Mapping[str, Callable[[Sequence[Score]], float | None]]] = {}
+    """Figures over the scores of a run that are no means, such as an AUC; None: it does not apply."""
     players: ClassVar[tuple[str, ...]] = ()
     """Names of this env's own scripted players, beside oracle, random and silent: rules that need no model."""
     thinking: bool = True

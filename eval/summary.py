@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from agl.core import Env, Frozen, Task
+from agl.core import Env, Frozen, Score, Task
 from agl.stats import bootstrap, estimate, pass_at_k, pass_hat_k
 from agl.trace import Episode
 from eval.metrics import classification
@@ -83,7 +83,8 @@ def summarise(
     A part that is None does not apply to its episode and is left out, so each metric has its own `n`. With several
     `attempts`, `pass@K` and `pass^K` (an attempt passes when its total is 1) are taken over tasks that have them all.
     When episodes were retried, `score_without_retried` shows what the retries did. Envs that put `gold` and, where
-    the policy answered, `predicted` into `Score.labels` also get `macro_f1` and `unanswered`.
+    the policy answered, `predicted` into `Score.labels` also get `macro_f1` and `unanswered`. Figures that
+    are no means come from `Env.aggregates`.
     """
     samples = [episode for episode in episodes if episode.is_sample and episode.score is not None]
     rows = [_values(episode) for episode in samples]
@@ -94,7 +95,8 @@ def summarise(
     clusters = {key: env.cluster(task) for key, task in tasks.items()}
 
     def measure(chosen: Sequence[int]) -> dict[str, Metric]:
-        return _measure([(samples[i], rows[i]) for i in chosen], names, bounded, clusters, attempts)
+        means = _measure([(samples[i], rows[i]) for i in chosen], names, bounded, clusters, attempts)
+        return {**means, **_aggregated(env, [samples[i] for i in chosen], clusters)}
 
     facets: dict[str, dict[str, list[int]]] = {}
     values = {key: env.facets(task) for key, task in tasks.items()}
@@ -155,6 +157,27 @@ def _measure(
         full = [task for task, count in tries.items() if count >= attempts]
         add(f"pass@{attempts}", [(pass_at_k(tries[t], right[t], attempts), t) for t in full], True)
         add(f"pass^{attempts}", [(pass_hat_k(tries[t], right[t], attempts), t) for t in full], True)
+    return metrics
+
+
+def _aggregated(env: type[Env[Any]], samples: Sequence[Episode], clusters: Mapping[str, Hashable]) -> dict[str, Metric]:
+    groups: dict[Hashable, list[Score]] = {}
+    for episode in samples:
+        if episode.score is not None:
+            groups.setdefault(clusters[episode.key[0]], []).append(episode.score)
+    scores = [score for group in groups.values() for score in group]
+    metrics = {}
+    for name, figure in env.aggregates.items():
+        value = figure(scores) if scores else None
+        if value is None:
+            continue
+
+        def of_draw(drawn: Sequence[Score], of: Any = figure, otherwise: float = value) -> float:
+            found: float | None = of(drawn)
+            return otherwise if found is None else found
+
+        low, high = bootstrap(list(groups.values()), of_draw, draws=400)
+        metrics[name] = Metric(value=value, low=low, high=high, n=len(scores))
     return metrics
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from agl.core import Score
 from agl.graphs.view import GraphView, NodeTarget
 from envs.agentgl import players, prompts
 from envs.agentgl.links import Links
 from envs.agentgl.pairs import search_pair
+from envs.agentgl.players import probe_auc
 from envs.agentgl.pools import Found, Pool, PoolOptions, Profile, search
 from envs.agentgl.search_env import SearchEnv
 from envs.agentgl.tasks import LpTask, NcTask, checked_graph, links_of, node_tasks, pair_tasks, train_mask
@@ -27,6 +29,13 @@ class AgentglNc(SearchEnv[NcTask]):
     @classmethod
     def tasks(cls, source: str | None = None, *, seed: int = 0, limit: int | None = None) -> Sequence[NcTask]:
         return node_tasks(source, seed, limit, cls.name)
+
+    @classmethod
+    def worked_examples(cls, task: NcTask, count: int) -> Sequence[NcTask]:
+        """Training nodes of the same graph and split, the same for all its tasks (one moves up for itself)."""
+        split = "" if task.split is None else f"{task.split}/"
+        shown = node_tasks(f"{task.graph}@{split}train", 0, count + 1, cls.name) if count else []
+        return [example for example in shown if example.id != task.id][:count]
 
     @staticmethod
     def _pool_options(profile: Profile, changes: dict[str, Any]) -> PoolOptions:
@@ -68,10 +77,18 @@ class AgentglLp(SearchEnv[LpTask]):
     kind: ClassVar[navigation.TaskKind] = "lp"
     random_bound: ClassVar[float] = 0.7
     players: ClassVar[tuple[str, ...]] = players.LP_PLAYERS
+    metrics: ClassVar[tuple[str, ...]] = (*SearchEnv.metrics, "probe_auc")
+    aggregates: ClassVar[Mapping[str, Callable[[Sequence[Score]], float | None]]] = {"probe_auc": probe_auc}
 
     @classmethod
     def tasks(cls, source: str | None = None, *, seed: int = 0, limit: int | None = None) -> Sequence[LpTask]:
         return pair_tasks(source, seed, limit, cls.name)
+
+    @classmethod
+    def worked_examples(cls, task: LpTask, count: int) -> Sequence[LpTask]:
+        """Training pairs of the same graph, the same for all its tasks (one moves up for itself)."""
+        shown = pair_tasks(f"{task.graph}@train", 0, count + 1, cls.name) if count else []
+        return [example for example in shown if example.id != task.id][:count]
 
     @staticmethod
     def _pool_options(profile: Profile, changes: dict[str, Any]) -> PoolOptions:

@@ -13,9 +13,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from agl.core import Score
 from agl.graphs.index import Index, RetrievalError
 from agl.graphs.view import GraphView, Rows
-from envs.agentgl.links import Links
+from envs.agentgl.links import Links, auc
 from envs.agentgl.pairs import search_pair
 from envs.agentgl.pools import Found, Pool, PoolOptions, index_of
 
@@ -118,6 +119,16 @@ def overlap(found: Iterable[Found]) -> float | None:
         return None
     alone = [node for node, role in zip(near.nodes, near.roles, strict=True) if role != "common"]
     return len(set(alone) & set(far.nodes)) / len(alone) if alone else 0.0
+
+
+def probe_auc(scores: Sequence[Score]) -> float | None:
+    """AUC of `overlap` over episodes; None where one did not make both searches, or where all have the same answer."""
+    overlaps = [score.parts.get("probe") for score in scores]
+    known = [value for value in overlaps if value is not None]
+    linked = [score.labels["gold"] == "yes" for score in scores]
+    if len(known) < len(scores) or len(set(linked)) < 2:
+        return None
+    return auc(known, linked)
 
 
 @dataclass(frozen=True)

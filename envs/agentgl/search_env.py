@@ -224,6 +224,7 @@ class SearchEnv(Env[GraphTaskT]):
             reward = earned.total
             parts |= {f"reward_{name}": value for name, value in earned.parts.items()}
         labels = {"outcome": outcome, "gold": self.gold, "answer": known[0] if known else outcome}
+        labels |= {"predicted": known[0]} if known else {}
         labels |= {"show_labels": self.options.show_labels, "leak": "leaky" if self.leaky else "none"}
         return Score(total=float(right), reward=reward, parts=parts, labels=labels)
 
@@ -246,7 +247,7 @@ class SearchEnv(Env[GraphTaskT]):
     def _words(self) -> str:
         """The beginning of a text that the question shows."""
         view = self.view
-        return prompts.plain(view.text(view.targets[0]), 60)
+        return prompts.plain(view.text(view.targets[0]), 60).strip()
 
     def choices(self) -> Sequence[Action]:
         """The answers, once nothing else is left to do."""

@@ -18,6 +18,7 @@ from agl.errors import DataError, UserError
 from agl.graphs.embeddings import embed
 from agl.graphs.index import Index
 from agl.graphs.sources import open_graph
+from agl.graphs.sources.splits import with_standard_splits
 from agl.graphs.text_graph import Split, TextGraph
 from envs.agentgl.links import Links, link_split
 from rewards.navigation import normalised
@@ -150,13 +151,15 @@ def _check_classes(graph: TextGraph) -> None:
 
 @lru_cache(maxsize=8)
 def graph_of(place: str) -> TextGraph:
-    """The graph by name or folder, opened once per process.
+    """The graph by name or folder, opened once per process; one without any split gets the standard ones.
 
     Raises:
         DataError: it cannot be opened.
     """
     try:
-        return open_graph(place).stored()
+        graph = open_graph(place)
+        bare = not graph.splits and not (graph.split >= 0).any() and bool((graph.labels >= 0).any())
+        return (with_standard_splits(graph) if bare else graph).stored()
     except DataError:
         raise
     except UserError as error:

@@ -1,0 +1,208 @@
+"""`agl agentgl table`: runs of AgentGL (arXiv 2604.05846) by graph, searches per pool, and the leak probe.
+
+The published rows are of other graphs, so they make a table of their own. A baseline is computed on exactly the nodes
+of the runs of its graph; where the runs of a graph differ in their targets, they are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+import envs.agentgl
+from agl.errors import DataError, UserError
+from agl.json_text import dumps
+from agl.run_folder import CONFIG, EPISODES, SUMMARY, read_object
+from agl.stats import estimate
+from agl.trace import Episode, read_episodes
+from envs.agentgl.pools import Pool
+from envs.agentgl.tasks import NcTask, graph_of
+from eval.baselines.cells import MODELS, predict
+from eval.paper_table import Figure, Row, Table, as_json, as_markdown, print_tables
+
+NAMES = ("agentgl-nc", "agentgl-lp")
+app = typer.Typer(no_args_is_help=True, help="Tables of AgentGL runs.")
+
+
+@dataclass(frozen=True)
+class Run:
+    """The scored episodes of one run folder. `note` names settings that make a run another one than the rest."""
+
+    env: str
+    policy: str
+    graph: str
+    note: str
+    episodes: tuple[Episode, ...]
+    probe_auc: Figure | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.policy}{self.note}"
+
+    def mean(self, part: str) -> Figure | None:
+        found = [episode.score.parts.get(part) for episode in self.episodes if episode.score is not None]
+        values = [value for value in found if value is not None]
+        if not values:
+            return None
+        bounded = all(0 <= value <= 1 for value in values)
+        return Figure(**estimate(values, list(range(len(values))), bounded=bounded)._asdict())
+
+    @property
+    def targets(self) -> frozenset[str]:
+        return frozenset(episode.task["id"] for episode in self.episodes)
+
+
+@app.callback()
+def _app() -> None:
+    """Keeps `table` a sub-command."""
+
+
+@app.command()
+def table(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders of them.")],
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODEL", help=f"Beside node classification: {', '.join(MODELS)}; repeatable."),
+    ] = None,
+    published: Annotated[bool, typer.Option(help="Show the figures of the paper.")] = True,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown instead.")] = False,
+    as_json_: Annotated[bool, typer.Option("--json", help="Print a JSON object instead.")] = False,
+) -> None:
+    """Lay runs of AgentGL out as tables: accuracy by graph, searches per pool, the leak probe.
+
+    Example: agl agentgl table runs/nc-rules --baseline vote --baseline gcn
+    """
+    for model in baseline or ():
+        if model not in MODELS:
+            raise UserError(f"expected a baseline out of {', '.join(MODELS)}, got {model!r}; choose one of them")
+    made = tables([run for folder in runs for run in read_runs(folder)], baseline or (), published=published)
+    if as_json_:
+        print(dumps(as_json(made)))
+    elif markdown:
+        print("\n\n".join(map(as_markdown, made)))
+    else:
+        print_tables(made)
+
+
+def read_runs(path: Path) -> list[Run]:
+    """The run in a folder, or all runs below it.
+
+    Raises:
+        DataError: no run there, a run of another environment, or one without a sample.
+    """
+    folders = [path] if (path / CONFIG).is_file() else sorted(found.parent for found in path.rglob(CONFIG))
+    if not folders:
+        raise DataError(f"expected a run folder, got {path}, which holds no {CONFIG}; check the path")
+    return [_read_run(folder) for folder in folders]
+
+
+def _read_run(folder: Path) -> Run:
+    config = read_object(folder / CONFIG)
+    if config.get("env") not in NAMES:
+        raise DataError(f"expected a run of AgentGL in {folder}, got one of {config.get('env')!r}; choose another")
+    latest = {episode.key: episode for episode in read_episodes(folder / EPISODES)}
+    scored = tuple(episode for episode in latest.values() if episode.score is not None)
+    if not scored:
+        raise DataError(f"expected scored episodes in {folder}, got none; finish the run with --resume")
+    options = config.get("env_options") or {}
+    told = [f"{name}={value}" for name, value in sorted(options.items())]
+    told += ["train"] * str(config.get("data") or "").endswith("@train")
+    graph = Path(str(scored[0].task["graph"])).name
+    metric = read_object(folder / SUMMARY)["metrics"].get("probe_auc") if (folder / SUMMARY).is_file() else None
+    auc = None if metric is None else Figure(**metric)
+    note = f" ({', '.join(told)})" if told else ""
+    return Run(str(config["env"]), str(config["policy"]), graph, note, scored, auc)
+
+
+def tables(runs: Sequence[Run], baselines: Sequence[str] = (), *, published: bool = True) -> list[Table]:
+    """Per task (node classification, link prediction): accuracy by graph, searches, and what the probe tells.
+
+    Raises:
+        DataError: two runs of one graph have other targets.
+    """
+    made: list[Table] = []
+    for env, task in zip(NAMES, ("node classification", "link prediction"), strict=True):
+        mine = [run for run in runs if run.env == env]
+        if not mine:
+            continue
+        graphs = list(dict.fromkeys(run.graph for run in mine))
+        made.append(_accuracy(mine, graphs, baselines if env == "agentgl-nc" else (), task))
+        made.append(_searches(mine, task))
+        if any(run.probe_auc for run in mine):
+            made.append(_probe(mine, graphs))
+        if published:
+            made.append(_published(env, task))
+    return made
+
+
+def _accuracy(runs: Sequence[Run], graphs: Sequence[str], baselines: Sequence[str], task: str) -> Table:
+    rows: dict[str, Row] = {}
+    for model in baselines:
+        rows[f"baseline {model}"] = {
+            graph: _baseline([run for run in runs if run.graph == graph], model) for graph in graphs
+        }
+    for run in runs:
+        rows.setdefault(run.name, {})[run.graph] = run.mean("accuracy")
+    counts = ", ".join(f"{graph} {len(next(run for run in runs if run.graph == graph).episodes):,}" for graph in graphs)
+    title = f"AgentGL, {task}: accuracy in % (targets: {counts})"
+    return Table(key=f"{task.split()[0]}_accuracy", title=title, columns=tuple(graphs), ours=rows, digits=1)
+
+
+def _baseline(runs: Sequence[Run], model: str) -> Figure:
+    """Accuracy of `model` on the targets of `runs`, all of one graph."""
+    if len({run.targets for run in runs}) > 1:
+        raise DataError(f"expected runs over the same nodes of {runs[0].graph}, got others; show them one by one")
+    tasks = [NcTask.model_validate(episode.task) for episode in runs[0].episodes]
+    graph = graph_of(tasks[0].graph)
+    said = predict(graph, graph.split_codes(tasks[0].split), model)
+    names = graph.class_names
+    right = []
+    for task in tasks:
+        answer = int(said[graph.index_of(task.node)])
+        right.append(float(answer >= 0 and names[answer] == task.gold))
+    return Figure(**estimate(right, list(range(len(right))), bounded=True)._asdict())
+
+
+def _searches(runs: Sequence[Run], task: str) -> Table:
+    columns = ("answered", "searches", *(pool.value for pool in Pool), "search errors", "reward")
+    parts = ("answered", "searches", *(f"searches_{pool.value}" for pool in Pool), "search_errors")
+    rows: dict[str, Row] = {}
+    for run in runs:
+        row: Row = {name: run.mean(part) for name, part in zip(columns, parts, strict=False)}
+        rewards = [episode.score.reward for episode in run.episodes if episode.score is not None]
+        row["reward"] = Figure(value=sum(rewards) / len(rewards), n=len(rewards))
+        rows[f"{run.name}, {run.graph}"] = row
+    title = f"AgentGL, {task}: searches per query, all and by pool"
+    return Table(key=f"{task.split()[0]}_searches", title=title, columns=columns, ours=rows, scale=1)
+
+
+def _probe(runs: Sequence[Run], graphs: Sequence[str]) -> Table:
+    rows: dict[str, Row] = {}
+    for run in runs:
+        if run.probe_auc is not None:
+            rows.setdefault(run.name, {})[run.graph] = run.probe_auc
+    return Table(
+        key="probe",
+        title="What a trivial rule on the results of the two hop pools tells about links: AUC",
+        columns=tuple(graphs),
+        ours=rows,
+        scale=1,
+        digits=3,
+        note="Leak-free, it stays near its value on training pairs; with leaky=True the target edge is in the graph.",
+    )
+
+
+def _published(env: str, task: str) -> Table:
+    raw: Any = yaml.safe_load((Path(envs.agentgl.__path__[0]) / "published.yaml").read_text(encoding="utf-8"))
+    rows: dict[str, Row] = {
+        method: {name: Figure(value=value / 100) for name, value in zip(raw["columns"], values, strict=True)}
+        for method, values in raw[env].items()
+    }
+    title = f"AgentGL, {task}, as published: accuracy in %, Arxiv and Products in domain, the rest zero-shot"
+    key = f"{task.split()[0]}_published"
+    return Table(key=key, title=title, columns=tuple(raw["columns"]), ours={}, published=rows, digits=1)

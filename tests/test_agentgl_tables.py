@@ -1,0 +1,71 @@
+"""Runs of AgentGL as tables: graphs side by side, baselines on the same nodes, and the leak probe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agl.errors import DataError
+from agl.graphs.sources import open_graph
+from agl.policies.scripted import Player
+from envs.agentgl.links import auc
+from eval.agentgl_tables import read_runs, tables
+from eval.baselines.cells import predict
+from eval.runner import evaluate
+from tests.agl_process import agl
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    for player in ("vote", "all-tools"):
+        evaluate("agentgl-nc", Player(player), limit=15, out=folder / "nc" / player)
+    for leaky in (False, True):
+        options = {"leaky": True} if leaky else {}
+        evaluate("agentgl-lp", Player("probe"), limit=60, env_options=options, out=folder / "lp" / f"{leaky}")
+    evaluate("agentgl-nc", Player("vote"), limit=4, out=folder / "fewer")
+    return folder
+
+
+def test_graphs_are_columns_and_baselines_stand_on_the_same_nodes(runs: Path) -> None:
+    found = read_runs(runs / "nc")
+    accuracy, searches, *_ = tables(found, ["vote"], published=False)
+    assert accuracy.columns == ("networkx-docs",)
+    graph = open_graph("networkx-docs")
+    said = predict(graph, graph.split, "vote")
+    nodes = [graph.index_of(episode.task["node"]) for episode in found[0].episodes]
+    right = sum(int(said[node]) == int(graph.labels[node]) for node in nodes)
+    vote = accuracy.ours["baseline vote"]["networkx-docs"]
+    assert vote is not None
+    assert (vote.value, vote.n) == (pytest.approx(right / 15), 15)
+    every = searches.ours["all-tools, networkx-docs"]["searches"]
+    assert every is not None
+    assert every.value == 4
+
+
+def test_a_baseline_needs_the_same_nodes(runs: Path) -> None:
+    with pytest.raises(DataError, match="same nodes"):
+        tables([*read_runs(runs / "nc"), *read_runs(runs / "fewer")], ["vote"])
+
+
+def test_the_probe_shows_what_a_leak_is_worth(runs: Path) -> None:
+    found = read_runs(runs / "lp")
+    probe = next(table for table in tables(found, published=False) if table.key == "probe")
+    honest, leaky = (row["networkx-docs"] for row in probe.ours.values())
+    assert honest is not None
+    assert leaky is not None
+    assert leaky.value > honest.value + 0.1
+    scores = [episode.score for episode in found[0].episodes if episode.score is not None]
+    overlaps = [float(score.parts["probe"] or 0) for score in scores]
+    assert honest.value == pytest.approx(auc(overlaps, [score.labels["gold"] == "yes" for score in scores]))
+
+
+def test_the_command(runs: Path) -> None:
+    done = agl("agentgl", "table", str(runs / "nc"), "--json", cwd=runs)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["node_published"]["published"]["7B AgentGL-GRPO"]["Arxiv"]["value"] == pytest.approx(0.689)
+    wrong = agl("agentgl", "table", str(runs / "nc"), "--baseline", "gnn", cwd=runs)
+    assert wrong.returncode == 2
