@@ -167,3 +167,9 @@ def test_command_prints_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["memory"]["peak"] > 0
     build("plan")(args=["plan", str(TINY)], prog_name="agl", standalone_mode=False)
     assert "one generation" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["agentgl_tiny_cpu.yaml", "agentgl_qwen2.5_7b.yaml"])
+def test_the_configs_of_agentgl_are_sound(name: str) -> None:
+    ranks = 1 if "tiny" in name else 8
+    assert plan_file(CONFIGS / "train" / name, ranks=ranks).lines()
