@@ -1,4 +1,4 @@
-"""`agl agentgl table`: runs of AgentGL (arXiv 2604.05846) by graph, searches per pool, and the leak probe.
+"""`agl agentgl table`: runs of AgentGL (arXiv 2604.05846) by graph, searches per pool, transfer, and the leak probe.
 
 The published rows are of other graphs, so they make a table of their own. A baseline is computed on exactly the nodes
 of the runs of its graph; where the runs of a graph differ in their targets, they are refused.
@@ -73,7 +73,7 @@ def table(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown instead.")] = False,
     as_json_: Annotated[bool, typer.Option("--json", help="Print a JSON object instead.")] = False,
 ) -> None:
-    """Lay runs of AgentGL out as tables: accuracy by graph, searches per pool, the leak probe.
+    """Lay runs of AgentGL out as tables: accuracy by graph, searches per pool, transfer, the leak probe.
 
     Example: agl agentgl table runs/nc-rules --baseline vote --baseline gcn
     """
@@ -133,6 +133,8 @@ def tables(runs: Sequence[Run], baselines: Sequence[str] = (), *, published: boo
         graphs = list(dict.fromkeys(run.graph for run in mine))
         made.append(_accuracy(mine, graphs, baselines if env == "agentgl-nc" else (), task))
         made.append(_searches(mine, task))
+        if transfer := _transfer(mine, graphs, task):
+            made.append(transfer)
         if any(run.probe_auc for run in mine):
             made.append(_probe(mine, graphs))
         if published:
@@ -173,12 +175,48 @@ def _searches(runs: Sequence[Run], task: str) -> Table:
     parts = ("answered", "searches", *(f"searches_{pool.value}" for pool in Pool), "search_errors")
     rows: dict[str, Row] = {}
     for run in runs:
-        row: Row = {name: run.mean(part) for name, part in zip(columns, parts, strict=False)}
+        found = {name: run.mean(part) for name, part in zip(columns, parts, strict=False)}
+        row: Row = {name: figure and Figure(value=figure.value, n=figure.n) for name, figure in found.items()}
         rewards = [episode.score.reward for episode in run.episodes if episode.score is not None]
         row["reward"] = Figure(value=sum(rewards) / len(rewards), n=len(rewards))
         rows[f"{run.name}, {run.graph}"] = row
     title = f"AgentGL, {task}: searches per query, all and by pool"
     return Table(key=f"{task.split()[0]}_searches", title=title, columns=columns, ours=rows, scale=1)
+
+
+def trained_graphs(policy: str) -> tuple[str, ...]:
+    """The graphs that a policy `hf:FOLDER` was trained on, by the episodes that train/grpo.py left in FOLDER or, for a
+    checkpoint, above it; none where there are no such episodes."""
+    kind, _, name = policy.partition(":")
+    folder = Path(name).expanduser()
+    files = [place / EPISODES for place in (folder, folder.parent)] if kind == "hf" and name else []
+    file = next((file for file in files if file.is_file()), None)
+    played = read_episodes(file) if file is not None else ()
+    return tuple(sorted({Path(str(episode.task["graph"])).name for episode in played if "graph" in episode.task}))
+
+
+def _transfer(runs: Sequence[Run], graphs: Sequence[str], task: str) -> Table | None:
+    """Rows: what was trained on; columns: what was tested on; None where no run is of a trained policy."""
+    rows: dict[str, Row] = {}
+    known: dict[str, tuple[str, ...]] = {}
+    for run in runs:
+        if seen := trained_graphs(run.policy):
+            name = f"{', '.join(seen)}: {run.name}"
+            known[name] = seen
+            rows.setdefault(name, {})[run.graph] = run.mean("accuracy")
+    for name, row in rows.items():
+        unseen = [figure.value for graph, figure in row.items() if figure is not None and graph not in known[name]]
+        row["zero-shot"] = Figure(value=sum(unseen) / len(unseen)) if unseen else None
+    if not rows:
+        return None
+    return Table(
+        key=f"{task.split()[0]}_transfer",
+        title=f"AgentGL, {task}: accuracy in %, trained on (row) and tested on (column)",
+        columns=(*graphs, "zero-shot"),
+        ours=rows,
+        digits=1,
+        note="zero-shot: unweighted mean over the graphs that were not trained on.",
+    )
 
 
 def _probe(runs: Sequence[Run], graphs: Sequence[str]) -> Table:

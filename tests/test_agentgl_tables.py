@@ -9,6 +9,7 @@ import pytest
 
 from agl.errors import DataError
 from agl.graphs.sources import open_graph
+from agl.graphs.sources.folder import write_folder
 from agl.policies.scripted import Player
 from envs.agentgl.links import auc
 from eval.agentgl_tables import read_runs, tables
@@ -39,7 +40,8 @@ def test_graphs_are_columns_and_baselines_stand_on_the_same_nodes(runs: Path) ->
     right = sum(int(said[node]) == int(graph.labels[node]) for node in nodes)
     vote = accuracy.ours["baseline vote"]["networkx-docs"]
     assert vote is not None
-    assert (vote.value, vote.n) == (pytest.approx(right / 15), 15)
+    assert vote.value == pytest.approx(right / 15)
+    assert vote.n == 15
     every = searches.ours["all-tools, networkx-docs"]["searches"]
     assert every is not None
     assert every.value == 4
@@ -60,6 +62,26 @@ def test_the_probe_shows_what_a_leak_is_worth(runs: Path) -> None:
     scores = [episode.score for episode in found[0].episodes if episode.score is not None]
     overlaps = [float(score.parts["probe"] or 0) for score in scores]
     assert honest.value == pytest.approx(auc(overlaps, [score.labels["gold"] == "yes" for score in scores]))
+
+
+def test_transfer_knows_what_a_policy_was_trained_on(runs: Path, tmp_path: Path) -> None:
+    trained = tmp_path / "stage1"
+    evaluate("agentgl-lp", Player("probe"), data="networkx-docs@train", limit=2, out=trained)
+    write_folder(open_graph("networkx-docs"), tmp_path / "other")
+    for name, data in (("known", "networkx-docs"), ("unknown", str(tmp_path / "other"))):
+        folder = tmp_path / "tests" / name
+        evaluate("agentgl-lp", Player("common-neighbours"), data=data, limit=20, out=folder)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "policy": f"hf:{trained}/checkpoint-2"}))
+    transfer = next(one for one in tables(read_runs(tmp_path / "tests")) if one.key == "link_transfer")
+    ((name, row),) = transfer.ours.items()
+    assert name.startswith("networkx-docs: hf:")
+    assert transfer.columns == ("networkx-docs", "other", "zero-shot")
+    zero, other = row["zero-shot"], row["other"]
+    assert zero is not None
+    assert other is not None
+    assert zero.value == other.value
+    assert not [one for one in tables(read_runs(runs / "lp")) if one.key.endswith("transfer")]
 
 
 def test_the_command(runs: Path) -> None:
