@@ -401,3 +401,16 @@ def test_wrong_flag_ends_the_program_in_one_sentence() -> None:
     assert ended.returncode == 2
     assert "unknown option 'shotz' given; did you mean 'shots'?" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_the_newest_checkpoint_is_meant_by_last(tmp_path: Path) -> None:
+    from agl.errors import UserError
+    from train.grpo import checkpoint
+
+    for step in (2, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    assert checkpoint("last", str(tmp_path)) == str(tmp_path / "checkpoint-10")
+    assert checkpoint(None, str(tmp_path)) is None
+    assert checkpoint("elsewhere", str(tmp_path)) == "elsewhere"
+    with pytest.raises(UserError, match="got none"):
+        checkpoint("true", str(tmp_path / "empty"))

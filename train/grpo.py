@@ -66,6 +66,7 @@ def main(argv: list[str]) -> None:
         print_plan(plan.lines())
         print("The loss is no sign of progress: it is near 0 by construction. Watch score, reward and parts/*.")
 
+    grpo.resume_from_checkpoint = checkpoint(grpo.resume_from_checkpoint, grpo.output_dir)
     refuse_finished(grpo.resume_from_checkpoint, plan.total_steps)
 
     # 3. The trainer; weights load here.
@@ -123,6 +124,24 @@ def record_config(folder: Path, episodes: object, grpo: Mapping[str, object], mo
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / CONFIG, dumps(config) + "\n")
+
+
+def checkpoint(given: str | None, output_dir: str) -> str | None:
+    """The folder to resume from: `last` and `true` mean the newest checkpoint of `output_dir`.
+
+    Raises:
+        UserError: there is none yet.
+    """
+    from transformers.trainer_utils import get_last_checkpoint
+
+    if given is None or given.lower() not in ("last", "true"):
+        return given
+    found: str | None = None
+    if Path(output_dir).is_dir():
+        found = get_last_checkpoint(output_dir)  # type: ignore[no-untyped-call]
+    if found is None:
+        raise UserError(f"expected a checkpoint in {output_dir}, got none; start without --resume_from_checkpoint")
+    return found
 
 
 def refuse_finished(checkpoint: str | None, total_steps: int) -> None:

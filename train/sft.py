@@ -42,7 +42,7 @@ def main(argv: list[str]) -> None:
     from agl.policies.hf import read_template, resolve_model
     from train.commands import print_plan
     from train.demonstrations import labelled
-    from train.grpo import refuse_finished
+    from train.grpo import checkpoint, refuse_finished
     from train.plan import tokenizer_template
     from train.sft_options import read_arguments, refuse_inert
 
@@ -62,6 +62,7 @@ def main(argv: list[str]) -> None:
     if sft.process_index == 0:
         print_plan(plan)
     total_steps = steps(len(kept), values, ranks=sft.world_size)[1]
+    sft.resume_from_checkpoint = checkpoint(sft.resume_from_checkpoint, sft.output_dir)
     refuse_finished(sft.resume_from_checkpoint, total_steps)
     refuse_other_rows(sft.resume_from_checkpoint, Path(sft.output_dir), kept)
     if arguments.plan_only:
