@@ -435,5 +435,5 @@ def test_sample_episodes_are_a_run_that_can_be_shown(tiny: str, tmp_path: Path) 
     episode, attempts = find(tmp_path, found.episodes[0].id)
     assert len(attempts) > 1
     assert [turn.source for turn in episode.transcript].count("sampled") == int(episode.task["rounds"])
-    config = json.loads((tmp_path / "config.json").read_text())
+    config = json.loads((tmp_path / "training.json").read_text())
     assert (config["env"], config["policy"]) == ("turns", "in-training")
