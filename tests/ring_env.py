@@ -99,4 +99,4 @@ class RingEnv(Env[RingTask]):
         return [Say(word=word.partition(":")[2]) for word in self._heard] or [Say(word=f"from-{self.task.place}")]
 
     def random_action(self, rng: random.Random) -> Action:
-        return Answer(text=str(rng.random()))
+        return Say(word=str(rng.random())) if self._round < ROUNDS else Answer(text=str(rng.random()))

@@ -14,7 +14,7 @@ from agl.dialects import dialect_for
 from agl.errors import InfraError
 from agl.messages import Prompt
 from agl.policies.policy import Dialogue, Play, Policy, Sample
-from agl.policies.scripted import Oracle, Player, ScriptedDialogue
+from agl.policies.scripted import Oracle, Player, Random, ScriptedDialogue
 from agl.registry import register
 from agl.rollout import Limits, rollout
 from agl.run_folder import DRAFTS
@@ -175,3 +175,34 @@ def test_a_dialect_over_a_phase_names_what_is_legal_now() -> None:
     first = dialect.prompt(env, env.reset(RingEnv.tasks()[0]))
     assert '"say"' in first.messages[0].content
     assert '"answer"' not in first.messages[0].content
+
+
+class Interrupted(Random):
+    """Plays at random until it was asked `after` times."""
+
+    def __init__(self, after: int) -> None:
+        self._left = after
+
+    def open(self, prompt: Prompt, *, seed: int, play: Play) -> Dialogue:
+        inner, policy = super().open(prompt, seed=seed, play=play), self
+
+        class Counted(ScriptedDialogue):
+            async def sample(self, stops: Sequence[str]) -> Sample:
+                policy._left -= 1
+                if policy._left < 0:
+                    raise KeyboardInterrupt
+                return await inner.sample(stops)
+
+            def recall(self, sample: Sample) -> None:
+                inner.recall(sample)
+
+        return Counted(lambda: ("", "eos"))
+
+
+@pytest.mark.parametrize("after", [7, 9, 14])
+def test_random_numbers_go_on_after_an_interruption(tmp_path: Path, after: int) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        evaluate("ring", Interrupted(after), out=tmp_path / "run", concurrency=1)
+    evaluate("ring", Interrupted(1000), out=tmp_path / "run", resume=True)
+    evaluate("ring", Interrupted(1000), out=tmp_path / "straight")
+    assert lines(tmp_path / "run") == lines(tmp_path / "straight")

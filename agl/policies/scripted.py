@@ -25,6 +25,10 @@ class ScriptedDialogue(Dialogue):
         text, finish = self._next_line()
         return Sample(text=text, finish=finish, tokens=0)
 
+    def recall(self, sample: Sample) -> None:
+        """Draws what the script drew then, so that later lines are those of an uninterrupted run."""
+        self._next_line()
+
     def inject(self, injection: Injection) -> None:
         pass
 
