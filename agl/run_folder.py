@@ -16,6 +16,8 @@ from agl.json_text import dumps
 CONFIG = "config.json"
 EPISODES = "episodes.jsonl"
 SUMMARY = "summary.json"
+TRAINING = "training.json"
+"""The config of a training run, whose folder holds a model with a config.json of its own."""
 DRAFTS = "drafts.jsonl"
 """What unfinished episodes have said, while a run whose episodes wait for each other is on its way."""
 

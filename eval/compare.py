@@ -19,7 +19,7 @@ from agl.graphs.naming import natural_key
 from agl.json_text import dumps
 from agl.policies.pipeline import model_calls
 from agl.registry import env_class
-from agl.run_folder import CONFIG, EPISODES, SUMMARY, read_object
+from agl.run_folder import CONFIG, EPISODES, SUMMARY, TRAINING, read_object
 from agl.stats import mcnemar, paired
 from agl.trace import Episode, read_episodes
 from eval.visible import visible
@@ -113,6 +113,8 @@ def run_config(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         fault = "is no folder" if folder.exists() else "does not exist"
         raise DataError(f"expected a run folder, got {folder}, which {fault}; check the path")
+    if (folder / TRAINING).is_file():
+        return read_object(folder / TRAINING)
     if not (folder / CONFIG).is_file() and (inner := sorted(found.parent for found in folder.glob(f"*/{CONFIG}"))):
         raise DataError(
             f"expected one run folder, got {folder}, whose sub-folders hold runs; name one, such as {inner[0]}"

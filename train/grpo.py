@@ -104,7 +104,7 @@ def main(argv: list[str]) -> None:
 def record_config(folder: Path, episodes: object, grpo: Mapping[str, object], model: str) -> None:
     """Write down what is trained in training.json; config.json there is the model's."""
     from agl.json_text import dumps
-    from agl.run_folder import write_atomic
+    from agl.run_folder import TRAINING, write_atomic
     from train.options import EpisodeArguments
 
     assert isinstance(episodes, EpisodeArguments)
@@ -123,7 +123,7 @@ def record_config(folder: Path, episodes: object, grpo: Mapping[str, object], mo
         "training": {"model": model, "episodes": dataclasses.asdict(episodes)},
     }
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomic(folder / "training.json", dumps(config) + "\n")
+    write_atomic(folder / TRAINING, dumps(config) + "\n")
 
 
 def checkpoint(given: str | None, output_dir: str) -> str | None:
