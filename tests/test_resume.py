@@ -37,7 +37,7 @@ def _stop_in_mid_run(folder: Path, sign: signal.Signals) -> subprocess.Completed
     )
     episodes = folder / "run" / "episodes.jsonl"
     for _ in range(3000):
-        if episodes.exists() and episodes.stat().st_size > 100_000:
+        if episodes.exists() and episodes.stat().st_size > 20_000:
             break
         time.sleep(0.01)
     process.send_signal(sign)
