@@ -330,7 +330,7 @@ def test_planned_prompt_lengths_are_those_of_the_rows(run: Run) -> None:
 
 def test_a_finished_run_is_not_resumed(run: Run) -> None:
     from agl.errors import UserError
-    from train.grpo import refuse_finished
+    from train.program import refuse_finished
 
     checkpoint = str(run.output / "checkpoint-3")
     refuse_finished(checkpoint, 4)
@@ -405,7 +405,7 @@ def test_wrong_flag_ends_the_program_in_one_sentence() -> None:
 
 def test_the_newest_checkpoint_is_meant_by_last(tmp_path: Path) -> None:
     from agl.errors import UserError
-    from train.grpo import checkpoint
+    from train.program import checkpoint
 
     for step in (2, 10):
         (tmp_path / f"checkpoint-{step}").mkdir()

@@ -16,13 +16,9 @@ Deviations from GRAIN:
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-
-from agl.errors import AglError, UserError
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
@@ -40,6 +36,7 @@ def main(argv: list[str]) -> None:
         tokenizer_template,
         with_curriculum,
     )
+    from train.program import checkpoint, init_kwargs, refuse_finished
 
     episodes, grpo, model = read_arguments(argv)
     if grpo.metric_for_best_model in ("loss", "eval_loss"):
@@ -74,12 +71,7 @@ def main(argv: list[str]) -> None:
 
     from train.trainer import EpisodeTrainer
 
-    grpo.model_init_kwargs = {
-        "revision": model.model_revision,
-        "attn_implementation": model.attn_implementation,
-        "dtype": model.dtype,
-        **(grpo.model_init_kwargs or {}),
-    }
+    grpo.model_init_kwargs = init_kwargs(model, grpo.model_init_kwargs)
     trainer = EpisodeTrainer(
         found,
         episodes,
@@ -126,43 +118,6 @@ def record_config(folder: Path, episodes: object, grpo: Mapping[str, object], mo
     write_atomic(folder / TRAINING, dumps(config) + "\n")
 
 
-def checkpoint(given: str | None, output_dir: str) -> str | None:
-    """The folder to resume from: `last` and `true` mean the newest checkpoint of `output_dir`.
-
-    Raises:
-        UserError: there is none yet.
-    """
-    from transformers.trainer_utils import get_last_checkpoint
-
-    if given is None or given.lower() not in ("last", "true"):
-        return given
-    found: str | None = None
-    if Path(output_dir).is_dir():
-        found = get_last_checkpoint(output_dir)  # type: ignore[no-untyped-call]
-    if found is None:
-        raise UserError(f"expected a checkpoint in {output_dir}, got none; start without --resume_from_checkpoint")
-    return found
-
-
-def refuse_finished(checkpoint: str | None, total_steps: int) -> None:
-    """Refuse to resume a run that has no step left; the trainer would end at once and look successful.
-
-    Raises:
-        UserError: nothing is left, or there is no checkpoint.
-    """
-    if checkpoint is None:
-        return
-    state = Path(checkpoint, "trainer_state.json")
-    if not state.is_file():
-        raise UserError(f"expected a checkpoint folder, got {checkpoint}, which has no trainer_state.json")
-    done = json.loads(state.read_text(encoding="utf-8"))["global_step"]
-    if done >= total_steps:
-        raise UserError(
-            f"expected steps left to train, got a checkpoint at step {done} of {total_steps}; "
-            "raise max_steps or num_train_epochs"
-        )
-
-
 def is_zero3(grpo: object) -> bool:
     """Whether accelerate was launched with DeepSpeed ZeRO stage 3."""
     plugin = getattr(grpo, "deepspeed_plugin", None)
@@ -170,8 +125,6 @@ def is_zero3(grpo: object) -> bool:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except AglError as error:
-        print(f"train/grpo.py: {error}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, UserError) else 1)
+    from train.program import run
+
+    run(main, "train/grpo.py")

@@ -181,15 +181,7 @@ class EpisodeArguments:
         Raises:
             UserError: the first option that is out of range.
         """
-        for name in ("environment_options", "task_facets", "eval_facets", "arpo", "curriculum"):
-            setattr(self, name, as_map(name, getattr(self, name)))
-        for name, adapter in _adapters().items():
-            try:
-                setattr(self, name, adapter.validate_python(getattr(self, name)))
-            except ValidationError as error:
-                first = error.errors(include_url=False)[0]
-                said = first["msg"][0].lower() + first["msg"][1:]
-                raise UserError(f"option {name}: {said}, got {first['input']!r}; correct it") from None
+        validate(self, maps=("environment_options", "task_facets", "eval_facets", "arpo", "curriculum"))
         self.branching()
         if self.curriculum is not None:
             from train.curriculum import read_curriculum
@@ -230,10 +222,22 @@ def as_map(name: str, value: Any) -> dict[str, Any] | None:
     return found
 
 
-def _adapters() -> dict[str, TypeAdapter[Any]]:
-    hints = get_type_hints(EpisodeArguments, include_extras=True)
-    strict = ConfigDict(strict=True)
-    return {name: TypeAdapter(hint, config=strict) for name, hint in hints.items()}
+def validate(options: Any, *, maps: Iterable[str]) -> None:
+    """Check the fields of a dataclass of options against their annotations, in place; `maps` may be given as JSON.
+
+    Raises:
+        UserError: the first field of the wrong type or out of range.
+    """
+    for name in maps:
+        setattr(options, name, as_map(name, getattr(options, name)))
+    for name, hint in get_type_hints(type(options), include_extras=True).items():
+        adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(strict=True))
+        try:
+            setattr(options, name, adapter.validate_python(getattr(options, name)))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            said = first["msg"][0].lower() + first["msg"][1:]
+            raise UserError(f"option {name}: {said}, got {first['input']!r}; correct it") from None
 
 
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
@@ -267,6 +271,17 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
 """Options of GRPOConfig that AGL's rollout would leave without effect: name -> (values allowed, what to do)."""
 
 
+def refuse_others(legal: Mapping[str, tuple[tuple[Any, ...], str]], values: Mapping[str, Any]) -> None:
+    """Refuse a value that is not among those allowed in `legal`: name -> (values allowed, what to do).
+
+    Raises:
+        UserError: names the option, its legal value and the remedy.
+    """
+    for name, (allowed, remedy) in legal.items():
+        if name in values and values[name] not in allowed:
+            raise UserError(f"option {name}: expected {allowed[0]!r}, got {values[name]!r}: {remedy}")
+
+
 def refuse_inert(grpo: Mapping[str, Any], *, but: Iterable[str] = ()) -> None:
     """Refuse options that would be read and do nothing.
 
@@ -277,33 +292,10 @@ def refuse_inert(grpo: Mapping[str, Any], *, but: Iterable[str] = ()) -> None:
     Raises:
         UserError: names the option, its legal value and the remedy.
     """
-    for name, (allowed, remedy) in REFUSED.items():
-        if name in grpo and name not in but and grpo[name] not in allowed:
-            raise UserError(f"option {name}: expected {allowed[0]!r}, got {grpo[name]!r}: {remedy}")
+    looked_at = {name: value for name, value in grpo.items() if name not in but}
+    refuse_others(REFUSED, looked_at)
     if not grpo.get("temperature", 1.0) > 0:
         raise UserError(f"option temperature: expected a number above 0, got {grpo['temperature']!r}; train at 1.0")
-
-
-def check_keys(keys: Iterable[str], place: str) -> None:
-    """Refuse keys that are options of nothing.
-
-    Raises:
-        UserError: with the nearest legal option, and the episode options in full.
-    """
-    from trl.trainer.grpo_config import GRPOConfig
-    from trl.trainer.model_config import ModelConfig
-
-    sections: Any = (EpisodeArguments, GRPOConfig, ModelConfig)
-    episode, *others = ([field.name for field in dataclasses.fields(cls)] for cls in sections)
-    legal = {*episode, *(name for names in others for name in names), "env"}
-    for key in keys:
-        if key not in legal:
-            near = difflib.get_close_matches(key, sorted(legal), n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "correct or remove it"
-            raise UserError(
-                f"unknown option {key!r} {place}; {hint} Legal: {', '.join(episode)}, "
-                "and every option of TRL's GRPOConfig and ModelConfig (see --help)"
-            )
 
 
 def read_arguments(argv: Sequence[str]) -> tuple[EpisodeArguments, Any, Any]:
@@ -312,9 +304,34 @@ def read_arguments(argv: Sequence[str]) -> tuple[EpisodeArguments, Any, Any]:
     Raises:
         UserError: an unreadable file, an unknown option, a value out of range.
     """
-    from trl.scripts.utils import TrlParser
+    episode, grpo, model = read_sections(argv, _sections())
+    return episode, grpo, model
+
+
+def _sections() -> tuple[type[Any], ...]:
     from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.model_config import ModelConfig
+
+    return EpisodeArguments, GRPOConfig, ModelConfig
+
+
+def check_file(file: Path) -> dict[str, Any]:
+    """The options in a config of reinforcement learning, their names checked.
+
+    Raises:
+        UserError: an unreadable file or an unknown option.
+    """
+    return _checked_file(file, _sections())
+
+
+def read_sections(argv: Sequence[str], sections: Sequence[type[Any]]) -> tuple[Any, ...]:
+    """One object of each of `sections` (dataclasses: our own options, then TRL's, a ModelConfig last) out of `--config
+    FILE` and flags; flags win.
+
+    Raises:
+        UserError: an unreadable file, an unknown option, a value out of range.
+    """
+    from trl.scripts.utils import TrlParser
 
     argv = list(argv)
     flags = argv
@@ -322,40 +339,51 @@ def read_arguments(argv: Sequence[str]) -> tuple[EpisodeArguments, Any, Any]:
         place = argv.index("--config")
         if place + 1 == len(argv):
             raise UserError("expected a file after --config, got nothing; name a YAML file of configs/train")
-        check_file(Path(argv[place + 1]))
+        _checked_file(Path(argv[place + 1]), sections)
         flags = argv[:place] + argv[place + 2 :]
-    sections: Any = (EpisodeArguments, GRPOConfig, ModelConfig)
-    parser = TrlParser(sections, allow_abbrev=False)
+    all_sections: Any = tuple(sections)
+    parser = TrlParser(all_sections, allow_abbrev=False)
     vars(parser)["error"] = _refuse
-    _, unknown = parser.parse_known_args(flags)
-    if unknown:
-        check_keys([word[2:].partition("=")[0].replace("-", "_") for word in unknown if word.startswith("--")], "given")
-        raise UserError(f"expected options (--name value), got {' '.join(unknown)}; remove it")
     try:
+        # The sections are not filled here: alone, flags need not make sense.
+        _, unknown = parser.parse_known_args(flags)
+        if unknown:
+            given = [word[2:].partition("=")[0].replace("-", "_") for word in unknown if word.startswith("--")]
+            _check_keys(given, "given", sections)
+            raise UserError(f"expected options (--name value), got {' '.join(unknown)}; remove it")
         filled = parser.parse_args_and_config(argv)
     except (ValueError, TypeError) as error:
         raise UserError(f"the options do not fit together: {' '.join(str(error).split())}") from None
-    episode, grpo, model = filled
-    if not model.model_name_or_path:
+    if not filled[-1].model_name_or_path:
         raise UserError("expected model_name_or_path, got none; set it to smollm2, a folder or a Hub id")
-    return episode, grpo, model
+    return tuple(filled)
 
 
-def _refuse(message: str) -> NoReturn:
-    raise UserError(f"{' '.join(message.split())}; correct it, --help lists every option")
-
-
-def check_file(file: Path) -> dict[str, Any]:
-    """The options in a training config, their names checked.
-
-    Raises:
-        UserError: an unreadable file or an unknown option.
-    """
+def _checked_file(file: Path, sections: Sequence[type[Any]]) -> dict[str, Any]:
     values = read_yaml(file)
     if not isinstance(values.get("env", {}), dict):
         raise UserError(
             f"option env in {file}: TRL keeps that name for a map of environment variables; "
             f"write environment: {values['env']}"
         )
-    check_keys(values, f"in {file}")
+    _check_keys(values, f"in {file}", sections)
     return values
+
+
+def _check_keys(keys: Iterable[str], place: str, sections: Sequence[type[Any]]) -> None:
+    """Refuse keys that are options of nothing, with the nearest legal one and our own in full."""
+    ours, *others = ([field.name for field in dataclasses.fields(cls)] for cls in sections)
+    legal = {*ours, *(name for names in others for name in names), "env"}
+    for key in keys:
+        if key not in legal:
+            near = difflib.get_close_matches(key, sorted(legal), n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "correct or remove it."
+            theirs = " and ".join(cls.__name__ for cls in sections[1:])
+            raise UserError(
+                f"unknown option {key!r} {place}; {hint} Legal: {', '.join(ours)}, "
+                f"and every option of TRL's {theirs} (see --help)"
+            )
+
+
+def _refuse(message: str) -> NoReturn:
+    raise UserError(f"{' '.join(message.split())}; correct it, --help lists every option")

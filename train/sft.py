@@ -17,12 +17,11 @@ import dataclasses
 import json
 import math
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agl.errors import AglError, UserError
+from agl.errors import UserError
 from agl.tokens import Row
 
 if TYPE_CHECKING:
@@ -42,8 +41,8 @@ def main(argv: list[str]) -> None:
     from agl.policies.hf import read_template, resolve_model
     from train.commands import print_plan
     from train.demonstrations import labelled
-    from train.grpo import checkpoint, refuse_finished
     from train.plan import tokenizer_template
+    from train.program import checkpoint, init_kwargs, refuse_finished
     from train.sft_options import read_arguments, refuse_inert
 
     arguments, sft, model = read_arguments(argv)
@@ -73,12 +72,7 @@ def main(argv: list[str]) -> None:
     from trl.trainer.sft_trainer import SFTTrainer
     from trl.trainer.utils import get_peft_config, get_quantization_config
 
-    sft.model_init_kwargs = {
-        "revision": model.model_revision,
-        "attn_implementation": model.attn_implementation,
-        "dtype": model.dtype,
-        **(sft.model_init_kwargs or {}),
-    }
+    sft.model_init_kwargs = init_kwargs(model, sft.model_init_kwargs)
     tokenizer.chat_template = read_template(arguments.chat_template, tokenizer) or tokenizer.chat_template
     tokenizer.padding_side = "right"
     trainer = SFTTrainer(
@@ -260,8 +254,6 @@ def save_merged(folder: Path, dtype: str | None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except AglError as error:
-        print(f"train/sft.py: {error}", file=sys.stderr)
-        sys.exit(2 if isinstance(error, UserError) else 1)
+    from train.program import run
+
+    run(main, "train/sft.py")

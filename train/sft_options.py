@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, get_type_hints
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field
 
-from agl.config import read_yaml
 from agl.errors import UserError
-from train.options import as_map
+from train.options import read_sections, refuse_others, validate
 
 WARM_NODES = 14
 """Largest graph of GRAIN's warm start."""
@@ -83,19 +80,9 @@ class SftArguments:
         Raises:
             UserError: the first option that is wrong.
         """
-        for name in ("environment_options", "task_facets"):
-            setattr(self, name, as_map(name, getattr(self, name)))
         if isinstance(self.traces, str):
             self.traces = [self.traces]
-        hints = get_type_hints(SftArguments, include_extras=True)
-        for name, hint in hints.items():
-            try:
-                adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(strict=True))
-                setattr(self, name, adapter.validate_python(getattr(self, name)))
-            except ValidationError as error:
-                first = error.errors(include_url=False)[0]
-                said = first["msg"][0].lower() + first["msg"][1:]
-                raise UserError(f"option {name}: {said}, got {first['input']!r}; correct it") from None
+        validate(self, maps=("environment_options", "task_facets"))
         if (self.recipe is None) == (self.traces is None):
             raise UserError(
                 "expected one of recipe (warm, sft-tool) and traces (a file or run folder), got "
@@ -144,9 +131,7 @@ def refuse_inert(sft: Mapping[str, Any], attention: str | None) -> None:
     Raises:
         UserError: names the option, its legal value and the remedy.
     """
-    for name, (allowed, remedy) in REFUSED.items():
-        if sft[name] not in allowed:
-            raise UserError(f"option {name}: expected {allowed[0]!r}, got {sft[name]!r}: {remedy}")
+    refuse_others(REFUSED, sft)
     for name in ("packing", "padding_free"):
         if sft[name] and not str(attention).startswith(_FLASH):
             raise UserError(
@@ -163,53 +148,8 @@ def read_arguments(argv: Sequence[str]) -> tuple[SftArguments, Any, Any]:
     Raises:
         UserError: an unreadable file, an unknown option, a value out of range.
     """
-    from trl.scripts.utils import TrlParser
     from trl.trainer.model_config import ModelConfig
     from trl.trainer.sft_config import SFTConfig
 
-    argv = list(argv)
-    flags = argv
-    if "--config" in argv:
-        place = argv.index("--config")
-        if place + 1 == len(argv):
-            raise UserError("expected a file after --config, got nothing; name a YAML file of configs/train")
-        file = Path(argv[place + 1])
-        _check_keys(read_yaml(file), f"in {file}")
-        flags = argv[:place] + argv[place + 2 :]
-    sections: Any = (SftArguments, SFTConfig, ModelConfig)
-    parser = TrlParser(sections, allow_abbrev=False)
-    vars(parser)["error"] = _refuse
-    try:
-        # The sections are not filled here: alone, flags need not make sense.
-        _, unknown = parser.parse_known_args(flags)
-        if unknown:
-            given = [word[2:].partition("=")[0].replace("-", "_") for word in unknown if word.startswith("--")]
-            _check_keys(given, "given")
-            raise UserError(f"expected options (--name value), got {' '.join(unknown)}; remove it")
-        arguments, sft, model = parser.parse_args_and_config(argv)
-    except (ValueError, TypeError) as error:
-        raise UserError(f"the options do not fit together: {' '.join(str(error).split())}") from None
-    if not model.model_name_or_path:
-        raise UserError("expected model_name_or_path, got none; set it to smollm2, a folder or a Hub id")
+    arguments, sft, model = read_sections(argv, (SftArguments, SFTConfig, ModelConfig))
     return arguments, sft, model
-
-
-def _refuse(message: str) -> NoReturn:
-    raise UserError(f"{' '.join(message.split())}; correct it, --help lists every option")
-
-
-def _check_keys(keys: Iterable[str], place: str) -> None:
-    from trl.trainer.model_config import ModelConfig
-    from trl.trainer.sft_config import SFTConfig
-
-    sections: Any = (SftArguments, SFTConfig, ModelConfig)
-    ours, *others = ([field.name for field in dataclasses.fields(cls)] for cls in sections)
-    legal = {*ours, *(name for names in others for name in names), "env"}
-    for key in keys:
-        if key not in legal:
-            near = difflib.get_close_matches(key, sorted(legal), n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "correct or remove it."
-            raise UserError(
-                f"unknown option {key!r} {place}; {hint} Legal: {', '.join(ours)}, "
-                "and every option of TRL's SFTConfig and ModelConfig (see --help)"
-            )
