@@ -17,13 +17,13 @@ import yaml
 import envs.agentgl
 from agl.errors import DataError, UserError
 from agl.json_text import dumps
-from agl.run_folder import CONFIG, EPISODES, SUMMARY, read_object
-from agl.stats import estimate
+from agl.run_folder import EPISODES, SUMMARY, read_object
 from agl.trace import Episode, read_episodes
 from envs.agentgl.pools import Pool
 from envs.agentgl.tasks import NcTask, graph_of
 from eval.baselines.cells import MODELS, predict
-from eval.paper_table import Figure, Row, Table, as_json, as_markdown, print_tables
+from eval.paper_table import Figure, Row, Table, as_json, print_tables
+from eval.scored import mean, run_folders, scored_run
 
 NAMES = ("agentgl-nc", "agentgl-lp")
 app = typer.Typer(no_args_is_help=True, help="Tables of AgentGL runs.")
@@ -47,10 +47,7 @@ class Run:
     def mean(self, part: str) -> Figure | None:
         found = [episode.score.parts.get(part) for episode in self.episodes if episode.score is not None]
         values = [value for value in found if value is not None]
-        if not values:
-            return None
-        bounded = all(0 <= value <= 1 for value in values)
-        return Figure(**estimate(values, list(range(len(values))), bounded=bounded)._asdict())
+        return mean(values, bounded=all(0 <= value <= 1 for value in values))
 
     @property
     def targets(self) -> frozenset[str]:
@@ -83,10 +80,8 @@ def table(
     made = tables([run for folder in runs for run in read_runs(folder)], baseline or (), published=published)
     if as_json_:
         print(dumps(as_json(made)))
-    elif markdown:
-        print("\n\n".join(map(as_markdown, made)))
-    else:
-        print_tables(made)
+        return
+    print_tables(made, markdown=markdown)
 
 
 def read_runs(path: Path) -> list[Run]:
@@ -95,20 +90,12 @@ def read_runs(path: Path) -> list[Run]:
     Raises:
         DataError: no run there, a run of another environment, or one without a sample.
     """
-    folders = [path] if (path / CONFIG).is_file() else sorted(found.parent for found in path.rglob(CONFIG))
-    if not folders:
-        raise DataError(f"expected a run folder, got {path}, which holds no {CONFIG}; check the path")
-    return [_read_run(folder) for folder in folders]
+    return [_read_run(folder) for folder in run_folders(path)]
 
 
 def _read_run(folder: Path) -> Run:
-    config = read_object(folder / CONFIG)
-    if config.get("env") not in NAMES:
-        raise DataError(f"expected a run of AgentGL in {folder}, got one of {config.get('env')!r}; choose another")
-    latest = {episode.key: episode for episode in read_episodes(folder / EPISODES)}
-    scored = tuple(episode for episode in latest.values() if episode.score is not None)
-    if not scored:
-        raise DataError(f"expected scored episodes in {folder}, got none; finish the run with --resume")
+    found = scored_run(folder, NAMES, "AgentGL")
+    config, scored = found.config, found.episodes
     options = config.get("env_options") or {}
     told = [f"{name}={value}" for name, value in sorted(options.items())]
     told += ["train"] * str(config.get("data") or "").endswith("@train")
@@ -155,7 +142,7 @@ def _accuracy(runs: Sequence[Run], graphs: Sequence[str], baselines: Sequence[st
     return Table(key=f"{task.split()[0]}_accuracy", title=title, columns=tuple(graphs), ours=rows, digits=1)
 
 
-def _baseline(runs: Sequence[Run], model: str) -> Figure:
+def _baseline(runs: Sequence[Run], model: str) -> Figure | None:
     """Accuracy of `model` on the targets of `runs`, all of one graph."""
     if len({run.targets for run in runs}) > 1:
         raise DataError(f"expected runs over the same nodes of {runs[0].graph}, got others; show them one by one")
@@ -167,7 +154,7 @@ def _baseline(runs: Sequence[Run], model: str) -> Figure:
     for task in tasks:
         answer = int(said[graph.index_of(task.node)])
         right.append(float(answer >= 0 and names[answer] == task.gold))
-    return Figure(**estimate(right, list(range(len(right))), bounded=True)._asdict())
+    return mean(right)
 
 
 def _searches(runs: Sequence[Run], task: str) -> Table:

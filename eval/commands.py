@@ -58,6 +58,14 @@ class EvalConfig(Frozen):
         overrides = [f"{key}={json.dumps(value)}" for key, value in self.variants[name].items()]
         return load_config(EvalConfig, None, values=rest, overrides=overrides)
 
+    def each(self) -> dict[str, EvalConfig]:
+        """Every variant by its name; this config under the name "" where it has none.
+
+        Raises:
+            UserError: as `variant`.
+        """
+        return {name: self.variant(name) for name in self.variants} or {"": self}
+
     @property
     def policies(self) -> list[str]:
         return [self.policy] if isinstance(self.policy, str) else self.policy
@@ -139,9 +147,8 @@ class _Run:
 
 def _runs(chosen: EvalConfig, root: Path, resume: bool) -> dict[str, _Run]:
     """Everything that is to be played, by the name its row in the table has."""
-    configs = {name: chosen.variant(name) for name in chosen.variants} or {"": chosen}
     found = {}
-    for name, config in configs.items():
+    for name, config in chosen.each().items():
         _check_policies(config.policies, env_class(config.env).players)
         plan = checked(config)
         for spec in config.policies:

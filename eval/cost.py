@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from agl.config import load_config
 from agl.json_text import dumps
@@ -19,7 +18,9 @@ from eval.commands import EvalConfig, checked
 from eval.runner import Plan
 
 _CHARACTERS = 4
-"""Per token, where no tokenizer is at hand: about right for English prose."""
+"""Per token: about right for English prose."""
+_SAMPLE = 8
+"""Most tasks of which the rest is extrapolated."""
 
 
 @dataclass(frozen=True)
@@ -37,46 +38,41 @@ class Cost:
     seconds: float | None
 
 
-def costs(
-    config: EvalConfig, *, sample: int = 8, rates: tuple[float, float] | None = None, tokenizer: Any = None
-) -> list[Cost]:
-    """The cost of each variant of `config`, extrapolated from `sample` tasks that the oracle plays.
+def costs(config: EvalConfig, *, rates: tuple[float, float] | None = None) -> list[Cost]:
+    """The cost of each variant of `config`, extrapolated from the first tasks that the oracle plays.
 
     Args:
         rates: tokens read and written per second, over all episodes at once.
-        tokenizer: of transformers; None counts four characters as a token.
 
     Raises:
         UserError: as `eval.runner.plan`.
     """
-
-    def count(text: str) -> int:
-        return -(-len(text) // _CHARACTERS) if tokenizer is None else len(tokenizer.encode(text))
-
-    configs = {name: config.variant(name) for name in config.variants} or {"": config}
-    return [_cost(name or one.env, one, checked(one), sample, rates, count) for name, one in configs.items()]
+    return [_cost(name or one.env, one, checked(one), rates) for name, one in config.each().items()]
 
 
 def _cost(
     name: str,
     config: EvalConfig,
     plan: Plan,
-    sample: int,
     rates: tuple[float, float] | None,
-    count: Callable[[str], int],
 ) -> Cost:
-    played = asyncio.run(_play(plan, sample))
+    played = asyncio.run(_play(plan))
     share = len(plan.tasks) * config.attempts * max(1, len(config.policies)) / len(played)
     turns = sum(turn.source == "sampled" for episode in played for turn in episode.transcript)
-    read = sum(count(turn.text) for episode in played for turn in episode.transcript if turn.source != "sampled")
+    read = sum(
+        -(-len(turn.text) // _CHARACTERS)
+        for episode in played
+        for turn in episode.transcript
+        if turn.source != "sampled"
+    )
     prompts, reads = round(turns * share), round(read * share)
     written = prompts * config.sampling.max_tokens
     seconds = None if rates is None else reads / rates[0] + written / rates[1]
     return Cost(name, round(len(played) * share), prompts, reads, written, seconds)
 
 
-async def _play(plan: Plan, sample: int) -> list[Episode]:
-    tasks = plan.tasks[:sample]
+async def _play(plan: Plan) -> list[Episode]:
+    tasks = plan.tasks[:_SAMPLE]
     world = World([(task.id, 0) for task in tasks], slots=plan.concurrency) if plan.exchanges else None
     shots = plan.config["shots"]
     jobs = [Job(task, 0) for task in tasks]
@@ -106,6 +102,9 @@ def show(file: Path, overrides: Sequence[str], rates: tuple[float, float] | None
         )
     screen = console()
     screen.print(table)
-    screen.print("Extrapolated from 8 episodes of the oracle, 4 characters a token; each context is read once.")
+    screen.print(
+        f"Extrapolated from {_SAMPLE} episodes of the oracle, {_CHARACTERS} characters a token; each context is read "
+        "once."
+    )
     if rates is None:
         screen.print("Give --rates READ,WRITE (tokens per second over all episodes) for the time.")

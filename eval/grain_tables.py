@@ -23,12 +23,12 @@ import envs.grit
 from agl.errors import DataError
 from agl.json_text import dumps
 from agl.policies.pipeline import model_calls
-from agl.run_folder import CONFIG, EPISODES, read_object
 from agl.stats import Clustered, clustered, estimate
-from agl.trace import Episode, read_episodes
+from agl.trace import Episode
 from envs.grit.items import FORMS, SCHEMES, GritTask
 from eval import paper_table
 from eval.paper_table import Figure, Row, Style, Table
+from eval.scored import run_folders, scored_run
 from rewards.structure import ErrorClass
 
 PAPER_TASKS = ("shortest_path", "coloring", "tsp", "vertex_cover", "bfs", "centrality")
@@ -69,35 +69,24 @@ class Run:
 
 
 def read_runs(path: Path) -> list[Run]:
-    """The run in a folder, or the runs in its sub-folders (`agl eval` with several policies).
+    """The run in a folder, or all runs below it.
 
     Raises:
         DataError: no run there, a run of another environment, or one without a sample.
     """
-    folders = [path] if (path / CONFIG).is_file() else sorted(found.parent for found in path.glob(f"*/{CONFIG}"))
-    if not folders:
-        raise DataError(f"expected a run folder, got {path}, which holds no {CONFIG}; check the path")
-    return [_read_run(folder) for folder in folders]
+    return [_read_run(folder) for folder in run_folders(path)]
 
 
 def _read_run(folder: Path) -> Run:
-    config = read_object(folder / CONFIG)
-    if config.get("env") != "grit":
-        raise DataError(f"expected a run of grit in {folder}, got one of {config.get('env')!r}; choose another")
-    if not (folder / EPISODES).is_file():
-        raise DataError(f"expected {EPISODES} in {folder}, got none; finish the run with --resume")
-    latest = {episode.key: episode for episode in read_episodes(folder / EPISODES)}
+    found = scored_run(folder, ("grit",), "grit")
     samples = tuple(
         Sample(GritTask.model_validate(episode.task), episode, episode.score.parts, episode.score.labels)
-        for episode in latest.values()
+        for episode in found.episodes
         if episode.score is not None
     )
-    if not samples:
-        raise DataError(f"expected scored episodes in {folder}, got none; finish the run with --resume")
-    options = config.get("env_options") or {}
-    mode = options.get("mode", "tools")
-    shown = str(config.get("policy")) + ("" if mode == "tools" else f" ({mode})")
-    return Run(shown, samples, len(latest) - len(samples))
+    mode = (found.config.get("env_options") or {}).get("mode", "tools")
+    shown = str(found.config.get("policy")) + ("" if mode == "tools" else f" ({mode})")
+    return Run(shown, samples, found.failures)
 
 
 def mean(run: Run, value: Callable[[Sample], float | None], *, bounded: bool = True) -> Figure | None:
@@ -389,11 +378,8 @@ def show(
     made = tables(runs, shifted, published=published)
     if style == "json":
         print(dumps(as_json(made, runs)))
-    elif style == "markdown":
-        print("\n\n".join(map(paper_table.as_markdown, made)))
     else:
-        paper_table.print_tables(made)
-    if style != "json":
+        paper_table.print_tables(made, markdown=style == "markdown")
         for one in [*runs, *shifted]:
             if one.failures:
                 print(f"{one.name}: {one.failures} infrastructure failures are not scored")

@@ -70,7 +70,11 @@ def as_markdown(table: Table) -> str:
     return "\n".join([*lines, *(["", table.note] if table.note else [])])
 
 
-def print_tables(made: Sequence[Table]) -> None:
+def print_tables(made: Sequence[Table], *, markdown: bool = False) -> None:
+    """Print them for the terminal, or as Markdown."""
+    if markdown:
+        print("\n\n".join(map(as_markdown, made)))
+        return
     from rich.table import Table as Grid
 
     from eval.tables import console

@@ -17,14 +17,13 @@ import typer
 
 from agl.errors import DataError, UserError
 from agl.json_text import dumps
-from agl.run_folder import CONFIG, EPISODES, read_object
-from agl.stats import estimate
-from agl.trace import Episode, read_episodes
+from agl.trace import Episode
 from envs.reagan.tasks import BUCKETS, OpenSplit, ReaganTask, open_split
 from eval.baselines.cells import MODELS, predict
 from eval.baselines.references import references
 from eval.metrics import classification
-from eval.paper_table import Figure, Row, Table, as_json, as_markdown, print_tables
+from eval.paper_table import Figure, Row, Table, as_json, print_tables
+from eval.scored import mean, run_folders, scored_run
 
 BASELINES = ("vote", "knn", "vote+knn")
 app = typer.Typer(no_args_is_help=True, help="Tables of ReaGAN runs.")
@@ -79,10 +78,7 @@ def table(
         told = {run.name: {"n": len(run.episodes), "infra_failures": run.failures} for run in found}
         print(dumps({"runs": told, "tables": as_json(made)}))
         return
-    if markdown:
-        print("\n\n".join(map(as_markdown, made)))
-    else:
-        print_tables(made)
+    print_tables(made, markdown=markdown)
     for run in found:
         if run.failures:
             print(f"{run.name}: {run.failures} infrastructure failures are not scored")
@@ -94,24 +90,18 @@ def read_runs(path: Path) -> list[Run]:
     Raises:
         DataError: no run there, a run of another environment, or one without a sample.
     """
-    folders = [path] if (path / CONFIG).is_file() else sorted(found.parent for found in path.rglob(CONFIG))
-    if not folders:
-        raise DataError(f"expected a run folder, got {path}, which holds no {CONFIG}; check the path")
-    return [_read_run(folder, str(folder.relative_to(path)) if folder != path else folder.name) for folder in folders]
+    return [
+        _read_run(folder, str(folder.relative_to(path)) if folder != path else folder.name)
+        for folder in run_folders(path)
+    ]
 
 
 def _read_run(folder: Path, name: str) -> Run:
-    config = read_object(folder / CONFIG)
-    if config.get("env") != "reagan":
-        raise DataError(f"expected a run of reagan in {folder}, got one of {config.get('env')!r}; choose another")
-    episodes = {episode.key: episode for episode in read_episodes(folder / EPISODES)}
-    scored = tuple(episode for episode in episodes.values() if episode.score is not None)
-    if not scored:
-        raise DataError(f"expected scored episodes in {folder}, got none; finish the run with --resume")
-    tasks = tuple(ReaganTask.model_validate(episode.task) for episode in scored)
-    policy = str(config.get("policy"))
+    found = scored_run(folder, ("reagan",), "reagan")
+    tasks = tuple(ReaganTask.model_validate(episode.task) for episode in found.episodes)
+    policy = str(found.config.get("policy"))
     shown = name if policy in name else f"{name} ({policy})"
-    return Run(shown, tasks, scored, len(episodes) - len(scored))
+    return Run(shown, tasks, found.episodes, found.failures)
 
 
 def tables(runs: Sequence[Run], baselines: Sequence[str] = BASELINES) -> list[Table]:
@@ -148,7 +138,7 @@ def _accuracy(runs: Sequence[Run], baselines: Sequence[str], opened: OpenSplit) 
     for run in runs:
         right = run.numbers("accuracy")
         rows[run.name] = _scores(run.tasks, run.names("predicted"), right, opened)
-        rows[run.name]["decided"] = _mean(run.numbers("decided"))
+        rows[run.name]["decided"] = mean(run.numbers("decided"))
     published: dict[str, Row] = {}
     for reference in references(graph, task.data):
         if reference.split == task.split:
@@ -168,18 +158,12 @@ def _scores(tasks: Sequence[ReaganTask], said: Sequence[str | None], right: Sequ
     names = opened.graph.class_names
     gold = [names[task.gold] for task in tasks]
     row: Row = {
-        "accuracy": _mean(right),
+        "accuracy": mean(right),
         "macro-F1": Figure(value=classification(gold, said, names).macro_f1, n=len(tasks)),
     }
     for bucket in BUCKETS:
-        row[bucket] = _mean([value for value, task in zip(right, tasks, strict=True) if task.bucket == bucket])
+        row[bucket] = mean([value for value, task in zip(right, tasks, strict=True) if task.bucket == bucket])
     return row
-
-
-def _mean(values: Sequence[float], *, bounded: bool = True) -> Figure | None:
-    if not values:
-        return None
-    return Figure(**estimate(list(values), list(range(len(values))), bounded=bounded)._asdict())
 
 
 def _actions(runs: Sequence[Run]) -> Table:
@@ -238,10 +222,10 @@ def _costs(runs: Sequence[Run]) -> Table:
         prompts = sum(run.numbers("prompts"))
         read = [float(episode.tokens.prompt) for episode in run.episodes if episode.tokens.prompt is not None]
         rows[run.name] = {
-            "prompts": _mean(run.numbers("prompts"), bounded=False),
-            "faulty": _mean(run.numbers("faulty"), bounded=False),
-            "tokens read": _mean(read, bounded=False),
-            "tokens written": _mean([float(episode.tokens.sampled) for episode in run.episodes], bounded=False),
+            "prompts": mean(run.numbers("prompts"), bounded=False),
+            "faulty": mean(run.numbers("faulty"), bounded=False),
+            "tokens read": mean(read, bounded=False),
+            "tokens written": mean([float(episode.tokens.sampled) for episode in run.episodes], bounded=False),
             "s/prompt": Figure(value=sum(episode.seconds["model"] for episode in run.episodes) / max(1.0, prompts)),
         }
     columns = ("prompts", "faulty", "tokens read", "tokens written", "s/prompt")

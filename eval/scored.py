@@ -1,0 +1,60 @@
+"""Recorded runs as the tables of papers read them: the scored episodes of a folder, and means over them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agl.errors import DataError
+from agl.run_folder import CONFIG, EPISODES, read_object
+from agl.stats import estimate
+from agl.trace import Episode, read_episodes
+from eval.paper_table import Figure
+
+
+@dataclass(frozen=True)
+class ScoredRun:
+    """What a run folder holds; `failures` counts the episodes that the machinery lost."""
+
+    config: dict[str, Any]
+    episodes: tuple[Episode, ...]
+    failures: int
+
+
+def run_folders(path: Path) -> list[Path]:
+    """The run folder `path`, or all below it.
+
+    Raises:
+        DataError: there is none.
+    """
+    folders = [path] if (path / CONFIG).is_file() else sorted(found.parent for found in path.rglob(CONFIG))
+    if not folders:
+        raise DataError(f"expected a run folder, got {path}, which holds no {CONFIG}; check the path")
+    return folders
+
+
+def scored_run(folder: Path, envs: Collection[str], name: str) -> ScoredRun:
+    """The run in `folder`, of one of `envs`, which are called `name` in messages.
+
+    Raises:
+        DataError: a run of another environment, or one without a scored episode.
+    """
+    config = read_object(folder / CONFIG)
+    if config.get("env") not in envs:
+        raise DataError(f"expected a run of {name} in {folder}, got one of {config.get('env')!r}; choose another")
+    if not (folder / EPISODES).is_file():
+        raise DataError(f"expected {EPISODES} in {folder}, got none; finish the run with --resume")
+    latest = {episode.key: episode for episode in read_episodes(folder / EPISODES)}
+    scored = tuple(episode for episode in latest.values() if episode.score is not None)
+    if not scored:
+        raise DataError(f"expected scored episodes in {folder}, got none; finish the run with --resume")
+    return ScoredRun(config, scored, len(latest) - len(scored))
+
+
+def mean(values: Sequence[float], *, bounded: bool = True) -> Figure | None:
+    """Mean of independent values with its interval; None without any."""
+    if not values:
+        return None
+    return Figure(**estimate(values, range(len(values)), bounded=bounded)._asdict())
