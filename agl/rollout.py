@@ -193,13 +193,13 @@ async def _play(
     dialogue = record.dialogue = policy.open(prompt, seed=seed, play=Play(env, dialect, table.key[1]))
     drafted = [] if table.world is None or not dialect.fresh else table.world.drafted(table.key)
     for turn in range(limits.max_turns):
-        choices = [dialect.write(action) for action in env.choices()]
         if turn < len(drafted):
             again = Sample(**drafted[turn])
             dialogue.recall(again)
             record.heard(again)
             text, finish = again.text, again.finish
         else:
+            choices = [dialect.write(action) for action in env.choices()]
             text, finish = await _speak(dialogue, dialect, first.text, choices, record)
         if finish == "length":
             actions = dialect.cut(text)
