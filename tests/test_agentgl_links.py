@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agl.errors import DataError
 from agl.graphs.text_graph import SPLITS, TextGraph
 from agl.graphs.view import GraphView, link_split_faults
-from envs.agentgl.links import Links, auc, link_split, overlap_score
+from envs.agentgl.links import Links, auc, link_split
 
 
 def graph_of(n: int, edges: Any) -> TextGraph:
@@ -104,6 +104,17 @@ def test_a_split_survives_pickling(tmp_path: Any, monkeypatch: pytest.MonkeyPatc
     again = pickle.loads(pickle.dumps(links))
     assert (again.positives, again.negatives, again.seed) == (links.positives, links.negatives, 4)
     assert again.adjacency.key == links.adjacency.key
+
+
+def overlap_score(view: GraphView, u: int, v: int) -> float:
+    """1 if `v` has neighbours beside `u` and all of them lie within two steps of `u`, else 0.
+
+    The trivial rule of leak probes (reported for LLaGA, where it tells nearly all pairs): an edge (u, v) that is left
+    in the graph brings every neighbour of `v` within two steps of `u`.
+    """
+    near = view.neighbor_rows(v)
+    near = near[near != u]
+    return float(len(near) > 0 and bool(np.isin(near, view.two_hop_rows(u, exact=False)).all()))
 
 
 def measured(links: Links, rule: Callable[[GraphView, int, int], float], *, leaky: bool = False) -> float:

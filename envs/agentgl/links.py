@@ -156,17 +156,6 @@ class _Negatives:
         return int(self._order[self._rng.randrange(low, high)])
 
 
-def overlap_score(view: GraphView, u: int, v: int) -> float:
-    """1 if `v` has neighbours beside `u` and all of them lie within two steps of `u`, else 0.
-
-    The trivial rule of leak probes (reported for LLaGA, where it tells nearly all pairs): an edge (u, v) that is left
-    in the graph brings every neighbour of `v` within two steps of `u`.
-    """
-    near = view.neighbor_rows(v)
-    near = near[near != u]
-    return float(len(near) > 0 and bool(np.isin(near, view.two_hop_rows(u, exact=False)).all()))
-
-
 def auc(scores: ArrayLike, labels: Iterable[bool]) -> float:
     """Area under the ROC curve: how often a positive scores above a negative, ties counting half.
 
