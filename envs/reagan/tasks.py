@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -20,11 +19,10 @@ from agl.graphs.data_check import check
 from agl.graphs.embeddings import embed
 from agl.graphs.index import Index
 from agl.graphs.sources import SOURCES, open_graph
-from agl.graphs.sources.splits import random_split
+from agl.graphs.sources.splits import OWN, named_split
 from agl.graphs.text_graph import SPLITS, Codes, TextGraph
 
 DEFAULT = "networkx-docs"
-OWN = "own"
 BUCKETS = ("0", "1", "2-3", "4+")
 
 
@@ -33,7 +31,7 @@ class ReaganTask(Task):
 
     data: str = Field(description="Name of a source, or a folder.")
     data_hash: str = Field(description="`TextGraph.content_hash` of the graph the task was made for.")
-    split: str = Field(default=OWN, description="As in `split_codes`.")
+    split: str = Field(default=OWN, description="As in `named_split`.")
     split_seed: int = Field(default=0, description="Of a random split.")
     node: str
     gold: int = Field(description="Its class, an index into the class names of the graph. Hidden.")
@@ -71,9 +69,8 @@ class OpenSplit:
 def tasks(source: str | None, seed: int, limit: int | None) -> Sequence[ReaganTask]:
     """Test nodes in an order drawn from `seed`; `limit` takes the first ones.
 
-    `source` is a name or folder, and after an `@` the split: `own` (the default), `planetoid`, `A/B/C` in percent of
-    train, val and test, `K-per-class`, or a named split of the graph. Random splits are drawn from `seed` as those of
-    `agl baseline --seed`.
+    `source` is a name or folder, and after an `@` the split as in `named_split`, `own` by default. Random splits are
+    drawn from `seed` as those of `agl baseline --seed`.
 
     Raises:
         DataError: no such graph or split, nothing to learn from or to ask for, or texts that belong to other nodes.
@@ -81,7 +78,7 @@ def tasks(source: str | None, seed: int, limit: int | None) -> Sequence[ReaganTa
     data, split = _parts(source or DEFAULT)
     try:
         graph = open_graph(data)
-        opened = OpenSplit(graph, split_codes(graph, split, seed))
+        opened = OpenSplit(graph, named_split(graph, split, seed, written="@"))
     except DataError:
         raise
     except UserError as error:
@@ -120,34 +117,6 @@ def examples_for(task: ReaganTask, count: int) -> list[ReaganTask]:
     return list(islice((one for one in made if one.bucket == "2-3"), count))
 
 
-def split_codes(graph: TextGraph, kind: str, seed: int) -> Codes:
-    """Codes [n] of one split, named as in `agl baseline --split`.
-
-    Raises:
-        UserError: no such split, or numbers that make none.
-    """
-    name = graph.name or "the graph"
-    if re.fullmatch(r"\d+(\.\d+)?([/-]\d+(\.\d+)?){2}", kind):
-        return random_split(graph, [float(part) / 100 for part in re.split("[/-]", kind)], seed=seed)
-    if per_class := re.fullmatch(r"(\d+)-per-class", kind):
-        return random_split(graph, per_class=int(per_class[1]), seed=seed)
-    if kind == "planetoid":
-        train = graph.labels[(graph.split == 0) & (graph.labels >= 0)]
-        if not (np.bincount(train, minlength=len(graph.class_names)) == 20).all():
-            raise UserError(
-                f"expected {name} with Planetoid's split (20 training nodes in each class), got another one"
-            )
-        return graph.split
-    if kind == OWN:
-        if not (graph.split >= 0).any():
-            raise UserError(f"expected {name} with a split of its own, got none; write for example @60/20/20 behind it")
-        return graph.split
-    if kind in graph.splits:
-        return graph.splits[kind]
-    known = ", ".join(dict.fromkeys([OWN, "planetoid", "60/20/20", "79/1/20", "20-per-class", *graph.splits]))
-    raise UserError(f"expected a split of {name} ({known}), got {kind!r}")
-
-
 def open_split(task: ReaganTask) -> OpenSplit:
     """The graph and split of a task, opened once in a process.
 
@@ -165,7 +134,7 @@ def _opened(data: str, data_hash: str, split: str, seed: int) -> OpenSplit:
             f"expected the graph {data} as it was when the task was made ({data_hash[:12]}), got "
             f"{graph.content_hash[:12]}; make the tasks again"
         )
-    return OpenSplit(graph, split_codes(graph, split, seed))
+    return OpenSplit(graph, named_split(graph, split, seed))
 
 
 @lru_cache(maxsize=4)

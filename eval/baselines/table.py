@@ -12,14 +12,12 @@ from pydantic import BaseModel
 from rich.table import Table
 
 from agl.errors import UserError
-from agl.graphs.sources.splits import random_split
+from agl.graphs.sources.splits import PLANETOID, is_planetoid, is_random, named_split
 from agl.graphs.text_graph import Codes, IntArray, Labels, TextGraph
 from eval.baselines.cells import Asked, Cell, cells, content_of, split_hash, versions
 from eval.baselines.problem import Features, NodeProblem
 from eval.baselines.references import references
 
-PLANETOID = "planetoid"
-OWN = "own"
 RANDOM: tuple[str, ...] = ("60/20/20", "79/1/20")
 
 
@@ -135,53 +133,21 @@ def baselines(
 
 
 def default_splits(graph: TextGraph) -> list[str]:
-    return [*([PLANETOID] if _is_planetoid(graph) else []), *RANDOM]
+    return [*([PLANETOID] if is_planetoid(graph) else []), *RANDOM]
 
 
 def split_codes(graph: TextGraph, kind: str, count: int, seed: int) -> list[Codes]:
-    """The splits of a kind: `count` random ones for `A/B/C` (percent of train, val, test) and `K-per-class`, seeds
-    from `seed` on; one for `planetoid` and `own` (the graph's main split) and for a further named split of the graph.
+    """The splits of a kind, see `named_split`: `count` random ones with seeds from `seed` on, or the one of the graph.
 
     Raises:
         UserError: no such split, or numbers that make none.
     """
-    kind = _canonical(kind)
-    if shares := _shares(kind):
-        return [random_split(graph, shares, seed=seed + k) for k in range(count)]
-    if per_class := re.fullmatch(r"(\d+)-per-class", kind):
-        return [random_split(graph, per_class=int(per_class[1]), seed=seed + k) for k in range(count)]
-    if kind == PLANETOID:
-        if not _is_planetoid(graph):
-            raise UserError(
-                f"expected {graph.name or 'a graph'} with Planetoid's split (20 training nodes in each class), "
-                "got another main split; use --split own for that one, or --split 20-per-class"
-            )
-        return [graph.split]
-    if kind == OWN:
-        if not (graph.split >= 0).any():
-            raise UserError(f"expected {graph.name or 'a graph'} with a split of its own, got none; use 60/20/20")
-        return [graph.split]
-    if kind in graph.splits:
-        return [graph.splits[kind]]
-    known = [PLANETOID, OWN, *RANDOM, "20-per-class", *graph.splits]
-    raise UserError(f"expected a split ({', '.join(dict.fromkeys(known))}), got {kind!r}")
+    seeds = range(seed, seed + count) if is_random(kind) else [seed]
+    return [named_split(graph, kind, one, written="--split ") for one in seeds]
 
 
 def _canonical(kind: str) -> str:
     return kind.replace("-", "/") if re.fullmatch(r"[\d.]+-[\d.]+-[\d.]+", kind) else kind
-
-
-def _shares(kind: str) -> tuple[float, ...] | None:
-    parts = kind.split("/")
-    if len(parts) != 3 or not all(re.fullmatch(r"\d+(\.\d+)?", part) for part in parts):
-        return None
-    return tuple(float(part) / 100 for part in parts)
-
-
-def _is_planetoid(graph: TextGraph) -> bool:
-    train = graph.labels[graph.split == 0]
-    counts = np.bincount(train[train >= 0], minlength=len(graph.class_names))
-    return bool(len(counts)) and bool((counts == 20).all()) and bool((graph.split == 1).any())
 
 
 def _kind(graph: TextGraph, kind: str, splits: Sequence[Codes]) -> SplitKind:

@@ -1,8 +1,9 @@
-"""Random splits of labelled nodes: by fractions, or by a number of training nodes per class."""
+"""Splits of labelled nodes by name: random ones by fractions or by training nodes per class, and those of the data."""
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +16,56 @@ STANDARD: dict[str, tuple[float, float, float]] = {"60-20-20": (0.6, 0.2, 0.2), 
 
 PER_CLASS = "20-per-class"
 """Planetoid's: 20 training nodes per class, 500 for validation and 1,000 for test."""
+
+OWN = "own"
+PLANETOID = "planetoid"
+_FRACTIONS = re.compile(r"\d+(\.\d+)?([/-]\d+(\.\d+)?){2}")
+_BY_CLASS = re.compile(r"(\d+)-per-class")
+
+
+def is_random(kind: str) -> bool:
+    """Whether `named_split` draws a split of this name from its seed."""
+    return bool(_FRACTIONS.fullmatch(kind) or _BY_CLASS.fullmatch(kind))
+
+
+def named_split(graph: TextGraph, kind: str, seed: int = 0, *, written: str = "") -> Codes:
+    """Codes `[n]` of one split: a random one for `A/B/C` (percent of train, val and test) and `K-per-class`, the main
+    split of the graph for `own`, and for `planetoid` where it is Planetoid's, or a further split of the graph by name.
+
+    Args:
+        seed: of random splits.
+        written: what stands before a split where the caller's user writes it, such as `--split `; for messages.
+
+    Raises:
+        UserError: no such split, or numbers that make none.
+    """
+    name = graph.name or "a graph"
+    if _FRACTIONS.fullmatch(kind):
+        return random_split(graph, [float(part) / 100 for part in re.split("[/-]", kind)], seed=seed)
+    if by_class := _BY_CLASS.fullmatch(kind):
+        return random_split(graph, per_class=int(by_class[1]), seed=seed)
+    if kind == PLANETOID:
+        if not is_planetoid(graph):
+            raise UserError(
+                f"expected {name} with Planetoid's split (20 training nodes in each class), got another main split; "
+                f"use {written}{OWN} for that one, or {written}{PER_CLASS}"
+            )
+        return graph.split
+    if kind == OWN:
+        if not (graph.split >= 0).any():
+            raise UserError(f"expected {name} with a split of its own, got none; use {written}60/20/20")
+        return graph.split
+    if kind in graph.splits:
+        return graph.splits[kind]
+    known = dict.fromkeys([OWN, PLANETOID, "60/20/20", "79/1/20", PER_CLASS, *graph.splits])
+    raise UserError(f"expected a split of {name} ({', '.join(known)}), got {kind!r}; choose one of them")
+
+
+def is_planetoid(graph: TextGraph) -> bool:
+    """Whether the main split has 20 training nodes in each class, and validation nodes."""
+    train = graph.labels[(graph.split == 0) & (graph.labels >= 0)]
+    counts = np.bincount(train, minlength=len(graph.class_names))
+    return bool(len(counts)) and bool((counts == 20).all()) and bool((graph.split == 1).any())
 
 
 def random_split(
