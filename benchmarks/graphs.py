@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agl.errors import UserError
 from agl.graphs.index import Index
@@ -25,12 +26,13 @@ REPEATS = 40
 DIMENSIONS = 384
 
 
-def graph(n: int) -> TextGraph:
+def skewed_edges(n: int) -> NDArray[np.int64]:
+    """About eight edges a node [8 n, 2]; row 0 is a hub of several thousand neighbours."""
     rng = np.random.default_rng(0)
     ends = rng.integers(0, n, 8 * n)
-    # The cube of a uniform number prefers low rows: row 0 is a hub of several thousand neighbours.
+    # The cube of a uniform number prefers low rows.
     hubs = (n * rng.random(8 * n) ** 3).astype(np.int64)
-    return TextGraph.build(range(n), [""] * n, np.stack([ends, hubs], axis=1))
+    return np.stack([ends, hubs], axis=1)
 
 
 def times(run: Callable[[int], object], repeats: int = REPEATS) -> tuple[float, float]:
@@ -44,11 +46,21 @@ def times(run: Callable[[int], object], repeats: int = REPEATS) -> tuple[float, 
     return statistics.median(taken), max(taken)
 
 
+def row(
+    name: str, run: Callable[[int], object], against: float | None = None, repeats: int = REPEATS, digits: int = 4
+) -> float:
+    """Print the times of `run` and their ratio to the median `against`; returns its own median."""
+    median, largest = times(run, repeats)
+    ratio = "" if against is None else f"{median / against:.{digits}f}"
+    print(f"{name:44}{median:11.3f}{largest:9.2f}  {ratio}", flush=True)
+    return median
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=60_000)
     n = parser.parse_args().nodes
-    built = graph(n)
+    built = TextGraph.build(range(n), [""] * n, skewed_edges(n))
     rng = np.random.default_rng(1)
     edges = built.edges()
     pairs = edges[rng.integers(0, len(edges), REPEATS + 1)].tolist()
@@ -56,12 +68,6 @@ def main() -> None:
     queries = rng.standard_normal((REPEATS + 1, DIMENSIONS), dtype=np.float32)
     print(f"{n:,} nodes, {built.num_edges:,} edges, largest degree {int(built.degrees.max()):,}")
     print(f"{'call':44}{'median ms':>11}{'max ms':>9}  of the alternative")
-
-    def row(name: str, run: Callable[[int], object], against: float | None = None, repeats: int = REPEATS) -> float:
-        median, largest = times(run, repeats)
-        ratio = "" if against is None else f"{median / against:.4f}"
-        print(f"{name:44}{median:11.3f}{largest:9.2f}  {ratio}", flush=True)
-        return median
 
     def view(i: int) -> GraphView:
         return GraphView(built, PairTarget(*pairs[i]))

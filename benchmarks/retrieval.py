@@ -10,13 +10,15 @@ take turns, as the rollout loop runs them.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import random
-import statistics
 import time
 from collections.abc import Callable
 
 import numpy as np
+from graphs import REPEATS, skewed_edges
+from graphs import row as measured
 
 from agl.errors import UserError
 from agl.graphs.embeddings import embed
@@ -29,32 +31,14 @@ from envs.agentgl.links import link_split
 from envs.agentgl.pairs import search_pair
 from envs.agentgl.pools import Pool, PoolOptions, prepare_similar, search
 
-REPEATS = 40
 EPISODES = 8
 VOCABULARY = 2_000
 
 
 def random_graph(n: int) -> TextGraph:
-    rng = np.random.default_rng(0)
-    ends = rng.integers(0, n, 8 * n)
-    # The cube of a uniform number prefers low rows: row 0 is a hub of several thousand neighbours.
-    hubs = (n * rng.random(8 * n) ** 3).astype(np.int64)
     words = random.Random(0)
     texts = [" ".join(f"word{int(VOCABULARY * words.random() ** 2)}" for _ in range(20)) for _ in range(n)]
-    return TextGraph.build(
-        range(n), texts, np.stack([ends, hubs], axis=1), meta={"name": "random, skewed degrees"}
-    ).stored()
-
-
-def times(run: Callable[[int], object], repeats: int = REPEATS) -> tuple[float, float]:
-    """Median and largest wall-clock time of `run(i)` in milliseconds, after one call to warm up."""
-    run(repeats)
-    taken = []
-    for i in range(repeats):
-        began = time.perf_counter()
-        run(i)
-        taken.append(1000 * (time.perf_counter() - began))
-    return statistics.median(taken), max(taken)
+    return TextGraph.build(range(n), texts, skewed_edges(n), meta={"name": "random, skewed degrees"}).stored()
 
 
 def measure(graph: TextGraph) -> None:
@@ -78,11 +62,7 @@ def measure(graph: TextGraph) -> None:
     pairs = [pair for pair, _ in links.items("test")][: REPEATS + 1]
     nodes, twos = PoolOptions.for_nodes(), PoolOptions.for_pairs()
 
-    def row(name: str, run: Callable[[int], object], against: float | None = None, repeats: int = REPEATS) -> float:
-        median, largest = times(run, repeats)
-        ratio = "" if against is None else f"{median / against:.3f}"
-        print(f"{name:44}{median:11.3f}{largest:9.2f}  {ratio}", flush=True)
-        return median
+    row = functools.partial(measured, digits=3)
 
     def view(i: int) -> GraphView:
         return GraphView(graph, NodeTarget(targets[i]), index=index)
@@ -102,7 +82,9 @@ def measure(graph: TextGraph) -> None:
         row(f"node, {pool}, again", of_node(pool), whole)
     for pool in Pool:
         row(f"pair, {pool}, first time", of_pair(pool), whole)
-    power = row("PageRank by power iteration to 1e-6", lambda i: exact_pagerank(view(i), tolerance=1e-6), whole, 2)
+    power = row(
+        "PageRank by power iteration to 1e-6", lambda i: exact_pagerank(view(i), tolerance=1e-6), whole, repeats=2
+    )
     print(f"{'the pool pagerank, of power iteration':44}{'':20}  {first[Pool.PAGERANK] / power:.3f}")
     fresh = Index(embed(texts, "tfidf"))
     began = time.perf_counter()
