@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from agl.registry import ENVS, register
 
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
 
@@ -18,6 +20,16 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("needs the folder of handed inputs beside the checkout")
     return SHARED
+
+
+@pytest.fixture
+def toy() -> Iterator[None]:
+    """The toy env is registered for one test, and whatever that test registers is forgotten."""
+    known = dict(ENVS)
+    register("toy", "tests.toy_env:ToyEnv")
+    yield
+    ENVS.clear()
+    ENVS.update(known)
 
 
 def handed_cases(file: str, *ops: str) -> list[Any]:

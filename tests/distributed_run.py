@@ -15,21 +15,10 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 
 def main(model: str, output: str, given: dict[str, Any]) -> None:
-    import torch
-    from transformers import AutoTokenizer
-    from trl.trainer.grpo_config import GRPOConfig
-
-    from tests.turns_env import FreshWords, TurnsEnv
-    from train.options import EpisodeArguments
-    from train.plan import Setting
+    from tests.tiny_trainer import turns_trainer
     from train.trainer import EpisodeTrainer
 
-    torch.set_num_threads(1)
-    source, resume = given.pop("source"), given.pop("resume", None)
-    episode: Any = {"environment": "turns", "max_turn_tokens": 6, "episode_retries": 0, "max_infra_share": 1.0}
-    episode |= {name: given.pop(name) for name in list(given) if name in EpisodeArguments.__dataclass_fields__}
-    dialect = FreshWords(TurnsEnv.actions)
-    evaluation = Setting(TurnsEnv, TurnsEnv.task_type, TurnsEnv.tasks("2,1,3", seed=1), dialect, 0)
+    resume = given.pop("resume", None)
     tasks: list[list[str]] = []
 
     class Watched(EpisodeTrainer):
@@ -37,24 +26,8 @@ def main(model: str, output: str, given: dict[str, Any]) -> None:
             tasks.append([episode.task["id"] for episode in episodes])
             return super()._rows_of(episodes, dropped)
 
-    fixed: dict[str, Any] = {"num_generations": 4, "max_completion_length": 64, "learning_rate": 1e-3}
-    trainer = Watched(
-        Setting(TurnsEnv, TurnsEnv.task_type, TurnsEnv.tasks(source), dialect, 0),
-        EpisodeArguments(**episode),
-        evaluation=evaluation,
-        model=model,
-        args=GRPOConfig(
-            output_dir=output,
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            report_to="none",
-            logging_steps=1,
-            disable_tqdm=True,
-            num_generations_eval=1,
-            **{**fixed, **given},
-        ),
-        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
+    trainer = turns_trainer(
+        model, Path(output), trainer=Watched, **{"evaluation": "2,1,3", "max_completion_length": 64, **given}
     )
     trainer.train(resume_from_checkpoint=resume)
     engine = trainer.model_wrapped

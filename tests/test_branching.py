@@ -23,6 +23,7 @@ from agl.policies.token_dialogue import Generated, LocalEncoder, Request, TokenD
 from agl.rollout import Job
 from agl.tokens import TokenLog
 from tests.tiny_model import byte_tokenizer, save_tiny
+from tests.tiny_trainer import quiet_config
 from tests.toy_env import Move, ToyEnv
 from tests.word_env import WordEnv, Words
 from train.branching import Tree, Window, allocate, shorten, top_entropy, tree_advantages
@@ -320,7 +321,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
 def trainer_of(model: str, output: Path, group: int, arpo: dict[str, Any], **options: Any) -> Any:
     import torch
     from transformers import AutoTokenizer
-    from trl.trainer.grpo_config import GRPOConfig
 
     from train.trainer import EpisodeTrainer
 
@@ -329,20 +329,14 @@ def trainer_of(model: str, output: Path, group: int, arpo: dict[str, Any], **opt
         Setting(Bytes, WordEnv.task_type, WordEnv.tasks(), Letters(WordEnv.actions), 0),
         EpisodeArguments(environment="word", max_turn_tokens=40, arpo=arpo),
         model=model,
-        args=GRPOConfig(
-            output_dir=str(output),
+        args=quiet_config(
+            output,
             per_device_train_batch_size=group,
             num_generations=group,
             max_completion_length=160,
             max_steps=2,
             learning_rate=1e-3,
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            report_to="none",
-            logging_steps=1,
             save_strategy="no",
-            disable_tqdm=True,
             **options,
         ),
         processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from agl.core import Outcome, OutcomeKind, StopReason
 from agl.errors import UserError
 from agl.policies.scripted import Oracle, Random, Silent
-from agl.registry import ENVS, register
+from agl.registry import register
 from agl.stats import clustered, mcnemar, paired
 from agl.trace import Episode, read_episodes
 from eval.compare import Comparison, compare, rendered
@@ -38,14 +38,9 @@ class PairsEnv(ToyEnv):
 
 
 @pytest.fixture(autouse=True)
-def toy() -> Iterator[None]:
-    known = dict(ENVS)
-    register("toy", "tests.toy_env:ToyEnv")
+def others(toy: None) -> None:
     register("other", "tests.toy_env:ToyEnv")
     register("pairs", "tests.test_compare:PairsEnv")
-    yield
-    ENVS.clear()
-    ENVS.update(known)
 
 
 def columns(found: Sequence[tuple[float, float, str]]) -> tuple[list[float], list[float], list[str]]:

@@ -14,6 +14,8 @@ from agl.core import OutcomeKind
 from agl.policies.policy import Sampling
 from agl.rollout import Limits, rollout
 from agl.trace import Episode, read_episodes
+from tests.tiny_model import save_tiny
+from tests.tiny_trainer import quiet_config
 from tests.word_env import WordEnv, Words
 from train.groups import group
 
@@ -26,31 +28,12 @@ GROUP = 4
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A Qwen3 of two layers with random weights, under the tokenizer of the embedded model."""
-    import torch
-    from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+    from transformers import AutoTokenizer
 
     from agl.policies.embedded import smollm2_folder
 
     folder = tmp_path_factory.mktemp("model") / "tiny"
-    tokenizer = AutoTokenizer.from_pretrained(smollm2_folder())
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=512,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    make: Any = Qwen3ForCausalLM
-    make(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
+    return save_tiny(folder, AutoTokenizer.from_pretrained(smollm2_folder()), context=512)
 
 
 @dataclass
@@ -71,7 +54,6 @@ def train(model: str, output: Path, *, source: str | None = None, **options: Any
     import torch
     from peft import LoraConfig
     from transformers import AutoTokenizer
-    from trl.trainer.grpo_config import GRPOConfig
 
     from train.options import EpisodeArguments
     from train.plan import Setting
@@ -104,22 +86,16 @@ def train(model: str, output: Path, *, source: str | None = None, **options: Any
         setting,
         episodes,
         model=model,
-        args=GRPOConfig(
-            output_dir=str(output),
+        args=quiet_config(
+            output,
             per_device_train_batch_size=2 * GROUP,
             num_generations=GROUP,
             scale_rewards=scale,
             max_completion_length=64,
             max_steps=3,
             learning_rate=1e-3,
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            report_to="none",
-            logging_steps=1,
             save_strategy="steps",
             save_steps=3,
-            disable_tqdm=True,
         ),
         processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
         peft_config=LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM") if lora else None,

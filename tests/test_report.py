@@ -6,7 +6,6 @@ import base64
 import gzip
 import json
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,7 @@ from hypothesis import strategies as st
 
 from agl.errors import DataError
 from agl.policies.scripted import Oracle, Player, Random
-from agl.registry import ENVS, env_class, register
+from agl.registry import env_class
 from agl.trace import Episode, read_episodes
 from envs.grit.actions import Solve
 from envs.grit.env import GritEnv
@@ -32,14 +31,7 @@ from eval.runner import evaluate
 from tests.agl_process import agl
 from tests.report_runs import HOSTILE, SCRIPT, episode, lost, write_run, write_training
 
-
-@pytest.fixture(autouse=True)
-def toy() -> Iterator[None]:
-    known = dict(ENVS)
-    register("toy", "tests.toy_env:ToyEnv")
-    yield
-    ENVS.clear()
-    ENVS.update(known)
+pytestmark = pytest.mark.usefixtures("toy")
 
 
 class Page(HTMLParser):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from agl.errors import DataError, InfraError, UserError
 from agl.messages import Injection, Prompt
 from agl.policies.policy import Dialogue, Play, Policy, Sample, Sampling
 from agl.policies.scripted import Oracle, Random, Silent
-from agl.registry import ENVS, register
+from agl.registry import register
 from agl.rollout import Limits
 from agl.trace import read_episodes
 from eval.runner import Progress, RunStoppedError, evaluate
@@ -30,13 +30,8 @@ class RepeatingEnv(ToyEnv):
 
 
 @pytest.fixture(autouse=True)
-def toy() -> Iterator[None]:
-    known = dict(ENVS)
-    register("toy", "tests.toy_env:ToyEnv")
+def others(toy: None) -> None:
     register("repeating", "tests.test_runner:RepeatingEnv")
-    yield
-    ENVS.clear()
-    ENVS.update(known)
 
 
 class Mortal(Policy):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from rich.console import Console
 from agl.core import Outcome, OutcomeKind, Score, StopReason
 from agl.errors import DataError
 from agl.policies.scripted import Oracle, Random
-from agl.registry import ENVS, register
 from agl.trace import Episode, Event, Tokens, Turn, read_episodes
 from eval.runner import evaluate
 from eval.show import find, listed, listing, show_episode
@@ -27,13 +25,7 @@ SGR = re.compile(r"\x1b\[[0-9;]*m")
 HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold red]hi[/] :smile:\r\u202eevil\x9b1m\ud800\x00\n3. [injected] user\n\tend"
 
 
-@pytest.fixture(autouse=True)
-def toy() -> Iterator[None]:
-    known = dict(ENVS)
-    register("toy", "tests.toy_env:ToyEnv")
-    yield
-    ENVS.clear()
-    ENVS.update(known)
+pytestmark = pytest.mark.usefixtures("toy")
 
 
 def shown(episode: Episode, *, prompt: bool = False, terminal: bool = False, width: int = 60) -> str:

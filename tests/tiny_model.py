@@ -1,4 +1,4 @@
-"""A two-layer Qwen3 with random weights over bytes: small enough for many trainers in one test run."""
+"""A two-layer Qwen3 with random weights: small enough for many trainers in one test run."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def byte_tokenizer() -> Any:
     )
 
 
-def save_tiny(folder: Path, *, hidden: int = 32, seed: int = 0) -> str:
-    """Write the model and its tokenizer; returns the folder."""
+def save_tiny(folder: Path, tokenizer: Any = None, *, hidden: int = 32, context: int = 1024, seed: int = 0) -> str:
+    """Write the model and its tokenizer (bytes by default); returns the folder."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    tokenizer = byte_tokenizer()
+    tokenizer = byte_tokenizer() if tokenizer is None else tokenizer
     torch.manual_seed(seed)
     config = Qwen3Config(
         vocab_size=len(tokenizer),
@@ -47,9 +47,9 @@ def save_tiny(folder: Path, *, hidden: int = 32, seed: int = 0) -> str:
         num_attention_heads=4,
         num_key_value_heads=2,
         head_dim=8,
-        max_position_embeddings=1024,
+        max_position_embeddings=context,
         tie_word_embeddings=False,
-        bos_token_id=None,
+        bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )

@@ -10,6 +10,22 @@ from tests.turns_env import FreshWords, TurnsEnv
 GROUP = 4
 
 
+def quiet_config(output: Path, **options: Any) -> Any:
+    """A GRPOConfig for the CPU that logs every step and prints nothing."""
+    from trl.trainer.grpo_config import GRPOConfig
+
+    return GRPOConfig(
+        output_dir=str(output),
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        report_to="none",
+        logging_steps=1,
+        disable_tqdm=True,
+        **options,
+    )
+
+
 def turns_trainer(model: str, output: Path, *, source: str = "1,2,3,2", env: Any = TurnsEnv, **options: Any) -> Any:
     """Two groups of 4 in one generation, two steps, unless `options` (episode options or GRPOConfig's) say otherwise.
 
@@ -17,7 +33,6 @@ def turns_trainer(model: str, output: Path, *, source: str = "1,2,3,2", env: Any
     """
     import torch
     from transformers import AutoTokenizer
-    from trl.trainer.grpo_config import GRPOConfig
 
     from train.options import EpisodeArguments
     from train.plan import Setting
@@ -42,17 +57,7 @@ def turns_trainer(model: str, output: Path, *, source: str = "1,2,3,2", env: Any
         EpisodeArguments(**episodes),
         evaluation=evaluation and Setting(env, TurnsEnv.task_type, TurnsEnv.tasks(evaluation, seed=1), dialect, 0),
         model=model,
-        args=GRPOConfig(
-            output_dir=str(output),
-            use_cpu=True,
-            bf16=False,
-            gradient_checkpointing=False,
-            report_to="none",
-            logging_steps=1,
-            disable_tqdm=True,
-            num_generations_eval=1,
-            **{**fixed, **options},
-        ),
+        args=quiet_config(output, num_generations_eval=1, **{**fixed, **options}),
         processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
     )
 
