@@ -30,13 +30,6 @@ class AgentglNc(SearchEnv[NcTask]):
     def tasks(cls, source: str | None = None, *, seed: int = 0, limit: int | None = None) -> Sequence[NcTask]:
         return node_tasks(source, seed, limit, cls.name)
 
-    @classmethod
-    def worked_examples(cls, task: NcTask, count: int) -> Sequence[NcTask]:
-        """Training nodes of the same graph and split, the same for all its tasks (one moves up for itself)."""
-        split = "" if task.split is None else f"{task.split}/"
-        shown = node_tasks(f"{task.graph}@{split}train", 0, count + 1, cls.name) if count else []
-        return [example for example in shown if example.id != task.id][:count]
-
     @staticmethod
     def _pool_options(profile: Profile, changes: dict[str, Any]) -> PoolOptions:
         return PoolOptions.for_nodes(profile, **changes)
@@ -83,12 +76,6 @@ class AgentglLp(SearchEnv[LpTask]):
     @classmethod
     def tasks(cls, source: str | None = None, *, seed: int = 0, limit: int | None = None) -> Sequence[LpTask]:
         return pair_tasks(source, seed, limit, cls.name)
-
-    @classmethod
-    def worked_examples(cls, task: LpTask, count: int) -> Sequence[LpTask]:
-        """Training pairs of the same graph, the same for all its tasks (one moves up for itself)."""
-        shown = pair_tasks(f"{task.graph}@train", 0, count + 1, cls.name) if count else []
-        return [example for example in shown if example.id != task.id][:count]
 
     @staticmethod
     def _pool_options(profile: Profile, changes: dict[str, Any]) -> PoolOptions:

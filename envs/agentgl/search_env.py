@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import PurePath
 from typing import Any, ClassVar, Literal, TypeVar, get_args
 
@@ -25,6 +26,12 @@ BUDGETS: dict[Profile, tuple[int, int]] = {"paper": (4, 4), "code": (6, 5)}
 """Searches that are allowed, and that the prompt speaks of: in the released code the two differ."""
 MOST_REFUSED = 3
 """So many refusals in a row (malformed, or beyond the budget) end the episode."""
+
+
+@lru_cache(maxsize=8)
+def _first_targets(env: type[Env[Any]], source: str, count: int) -> Sequence[Any]:
+    """The first targets of a part, drawn once and not for every episode whose prompt shows some."""
+    return env.tasks(source, seed=0, limit=count)
 
 
 class SearchEnv(Env[GraphTaskT]):
@@ -124,6 +131,12 @@ class SearchEnv(Env[GraphTaskT]):
     @classmethod
     def facets(cls, task: GraphTaskT) -> dict[str, str]:
         return {"graph": PurePath(task.graph).name}
+
+    @classmethod
+    def worked_examples(cls, task: GraphTaskT, count: int) -> Sequence[GraphTaskT]:
+        """Training targets of the same graph and split, the same for all its tasks (one moves up for itself)."""
+        shown: Sequence[GraphTaskT] = _first_targets(cls, task.train_source, count + 1) if count else ()
+        return [example for example in shown if example.id != task.id][:count]
 
     @property
     def index(self) -> Index:

@@ -35,6 +35,11 @@ class GraphTask(Task):
     data: str
     part: Split
 
+    @property
+    def train_source(self) -> str:
+        """Where the training targets of the same graph and split come from."""
+        return f"{self.graph}@train"
+
 
 class NcTask(GraphTask):
     """The class `gold` of `node` is asked for. `split` names the split, None the main one."""
@@ -42,6 +47,10 @@ class NcTask(GraphTask):
     split: str | None = None
     node: str
     gold: str
+
+    @property
+    def train_source(self) -> str:
+        return super().train_source if self.split is None else f"{self.graph}@{self.split}/train"
 
 
 class LpTask(GraphTask):

@@ -110,11 +110,15 @@ def _task(opened: OpenSplit, row: int, data: str, split: str, seed: int) -> Reag
 
 def examples_for(task: ReaganTask, count: int) -> list[ReaganTask]:
     """`count` training nodes of the task's split, or as many as have two or three labelled neighbours."""
-    opened = open_split(task)
+    return list(_examples(open_split(task), task.data, task.split, task.split_seed, count))
+
+
+@lru_cache(maxsize=8)
+def _examples(opened: OpenSplit, data: str, split: str, seed: int, count: int) -> tuple[ReaganTask, ...]:
     rows = np.flatnonzero(opened.train).tolist()
-    random.Random(f"reagan-examples:{task.split_seed}").shuffle(rows)
-    made = (_task(opened, row, task.data, task.split, task.split_seed) for row in rows)
-    return list(islice((one for one in made if one.bucket == "2-3"), count))
+    random.Random(f"reagan-examples:{seed}").shuffle(rows)
+    made = (_task(opened, row, data, split, seed) for row in rows)
+    return tuple(islice((one for one in made if one.bucket == "2-3"), count))
 
 
 def open_split(task: ReaganTask) -> OpenSplit:
