@@ -54,10 +54,9 @@ def of_episode(episode: Episode, task_type: type[Task]) -> Demonstration:
     try:
         task = task_type.model_validate(episode.task)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
         raise DataError(
-            f"expected a {task_type.__name__} in the episode of {episode.task['id']}, got {first['msg'].lower()} at "
-            f"{'.'.join(map(str, first['loc']))}; name the environment that the run was made with"
+            f"expected a {task_type.__name__} in the episode of {episode.task['id']}, got {_first_fault(error)}; "
+            "name the environment that the run was made with"
         ) from None
     return Demonstration(episode.task["id"], episode.dialect, episode.transcript, task)
 
@@ -115,11 +114,15 @@ def _read_traces(file: Path, dialect: Dialect) -> Iterator[Demonstration]:
             try:
                 yield of_trace(Trace.model_validate_json(line), dialect.stops)
             except ValidationError as error:
-                first = error.errors(include_url=False)[0]
                 raise DataError(
-                    f"expected a trace in {file}, line {number}, got {first['msg'].lower()} at "
-                    f"{'.'.join(map(str, first['loc'])) or 'its start'}; write the file anew with agl grit traces"
+                    f"expected a trace in {file}, line {number}, got {_first_fault(error)}; "
+                    "write the file anew with agl grit traces"
                 ) from None
+
+
+def _first_fault(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    return f"{first['msg'].lower()} at {'.'.join(map(str, first['loc'])) or 'its start'}"
 
 
 def check_prompt(shown: Demonstration, env: Env[Any], dialect: Dialect, shots: int) -> None:
