@@ -32,8 +32,8 @@ def byte_tokenizer() -> Any:
     )
 
 
-def save_tiny(folder: Path, tokenizer: Any = None, *, hidden: int = 32, context: int = 1024, seed: int = 0) -> str:
-    """Write the model and its tokenizer (bytes by default); returns the folder."""
+def save_tiny(folder: Path, tokenizer: Any = None, *, hidden: int = 32, context: int = 1024, seed: int = 0, tied: bool = False, head: int = 8) -> str:
+    """Write the model and its tokenizer (bytes by default); returns the folder. vLLM wants heads of 32 or more."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -46,9 +46,9 @@ def save_tiny(folder: Path, tokenizer: Any = None, *, hidden: int = 32, context:
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        head_dim=8,
+        head_dim=head,
         max_position_embeddings=context,
-        tie_word_embeddings=False,
+        tie_word_embeddings=tied,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,

@@ -6,16 +6,17 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from agl.core import Task
 from agl.messages import Injection, Prompt
-from agl.policies.decoding import Prefix, context_length, decode
-from agl.policies.hf import HfPolicy
-from agl.policies.policy import Play, Sampling
-from agl.policies.token_dialogue import LocalEncoder, TokenDialogue
+from agl.policies.chat_template import ChatTemplate
+from agl.policies.decoding import context_length, decode
+from agl.policies.hf import read_template
+from agl.policies.policy import Play, Policy, Sampling
+from agl.policies.token_dialogue import Generated, LocalEncoder, Request, TokenDialogue
 from agl.rollout import Job, Limits, rollout_with_retries, rollouts
 from agl.tokens import TokenLog
 from agl.trace import Episode
@@ -25,21 +26,34 @@ from train.plan import Setting
 from train.watchdog import blocking_calls_end
 
 
-class TrainerPolicy(HfPolicy):
+class Sampler(Protocol):
+    """What runs requests in the weights in training: a policy of agl.policies that sees tokens."""
+
+    async def generate(self, request: Request) -> Generated: ...
+
+    async def aclose(self) -> None: ...
+
+
+class TrainerPolicy(Policy):
     """The model in training, as `agl.rollout` sees it. Each context has `response_tokens` after its prompt.
 
     Args:
+        sampler: runs the requests; closed with this policy.
+        model: the weights, for entropies alone.
         append: turn each fresh prompt into a further turn of one growing context.
     """
 
+    name = "in-training"
+
     def __init__(
-        self, model: Any, tokenizer: Any, sampling: Sampling, *, response_tokens: int, max_batch: int,
+        self, sampler: Sampler, model: Any, tokenizer: Any, sampling: Sampling, *, response_tokens: int,
         chat_template: str | None, append: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__((model, tokenizer), sampling, max_batch=max_batch, chat_template=chat_template)
-        self.name = "in-training"
-        # The weights stand still as long as this policy lives: one generation.
-        self._prefix = Prefix()
+        self._sampler = sampler
+        self.model = model
+        self.tokenizer = tokenizer
+        self.sampling = sampling
+        self.template = ChatTemplate(tokenizer, read_template(chat_template, tokenizer))
         self.response_tokens = response_tokens
         self.append = append
 
@@ -48,11 +62,14 @@ class TrainerPolicy(HfPolicy):
         return (AppendOnly if self.append else TokenDialogue)(
             prompt,
             LocalEncoder(self.template),
-            self._batcher.submit,
+            self._sampler.generate,
             replace(self.sampling, context_tokens=used + self.response_tokens),
             model_context=context_length(self.model),
             seed=seed,
         )
+
+    async def aclose(self) -> None:
+        await self._sampler.aclose()
 
     def text_of(self, ids: Sequence[int]) -> str:
         return decode(self.tokenizer, ids)

@@ -106,7 +106,21 @@ class RowTrainer(GRPOTrainer):
                 out[name], _, _ = self._get_per_token_logps_and_entropies(
                     model, ids, seen, out["completion_ids"].shape[1], batch_size=self.args.per_device_train_batch_size
                 )
+        if "importance_sampling_ratio" in scored:
+            out["importance_sampling_ratio"] = self._correction(out)
         return out
+
+    def _correction(self, rows: Mapping[str, Any]) -> torch.Tensor:
+        """TRL's importance ratios between trainer and vLLM, (rows, tokens), or (rows, 1) for the sequence modes."""
+        gap = rows["old_per_token_logps"] - rows["sampling_per_token_logps"]
+        gap = torch.nan_to_num(gap * rows["completion_mask"] * rows["tool_mask"], nan=0.0)
+        level, _, bound = self.args.vllm_importance_sampling_mode.partition("_")
+        ratios = torch.exp(gap.sum(-1, keepdim=True) if level == "sequence" else gap)
+        low, high = self.args.vllm_importance_sampling_clip_min, self.args.vllm_importance_sampling_clip_max
+        if bound == "truncate":
+            return torch.clamp(ratios, low, high)
+        outside = (ratios < (-torch.inf if low is None else low)) | (ratios > (torch.inf if high is None else high))
+        return ratios.masked_fill(outside, 0.0)
 
     def _model_for(self, name: str) -> tuple[Any, AbstractContextManager[Any]]:
         """The model behind a column of log-probabilities, and the adapter it needs, as TRL chooses them."""

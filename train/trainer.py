@@ -13,7 +13,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +24,8 @@ from trl.models.utils import unwrap_model_for_generation
 
 from agl.core import OutcomeKind, Task
 from agl.errors import InfraError, UserError
+from agl.policies.decoding import Prefix
+from agl.policies.hf import HfPolicy
 from agl.policies.policy import Sampling
 from agl.rollout import Job, derived_seed
 from agl.trace import Episode, EpisodeWriter
@@ -33,9 +35,10 @@ from train.loss_rows import LossRow, draw, rows_of
 from train.options import EpisodeArguments
 from train.plan import Setting
 from train.prompt_order import PromptOrder
-from train.rollouts import Played, Player, TrainerPolicy
+from train.rollouts import Played, Player, Sampler, TrainerPolicy
 from train.row_trainer import RowTrainer
 from train.sharding import check_engine, unsharded
+from train.vllm_rollouts import VllmRollouts, engine_for_this_machine, rollouts_of
 
 STRIKES = 3
 """Generations in a row with too many infrastructure failures that end the run."""
@@ -62,6 +65,7 @@ class EpisodeTrainer(RowTrainer):
     num_generations_eval: int
     shuffle_dataset: Any
     train_dataset: Any
+    _vllm: VllmRollouts | None = None
 
     def __init__(
         self, setting: Setting, episodes: EpisodeArguments, *, evaluation: Setting | None = None, **others: Any
@@ -75,14 +79,16 @@ class EpisodeTrainer(RowTrainer):
         self._drawn = (-1, 0)
         self._generations = 0
         self._strikes = 0
-        super().__init__(
-            rollout_func=self._play,
-            reward_funcs=training_reward,
-            train_dataset=dataset_of(setting),
-            eval_dataset=dataset_of(evaluation) if evaluation is not None else None,
-            **others,
-        )
+        with engine_for_this_machine():
+            super().__init__(
+                rollout_func=self._play,
+                reward_funcs=training_reward,
+                train_dataset=dataset_of(setting),
+                eval_dataset=dataset_of(evaluation) if evaluation is not None else None,
+                **others,
+            )
         check_engine(self)
+        self._vllm = rollouts_of(self, timeout=episodes.episode_deadline)
 
     # Which prompts, in which order.
 
@@ -107,6 +113,7 @@ class EpisodeTrainer(RowTrainer):
         self._jobs = [
             Job(read(row["task"]), (first + place) % self.num_generations) for place, row in enumerate(inputs)
         ]
+        self._sync()
         scored = cast("dict[str, Any]", super()._generate_and_score_completions(inputs))
         return self._with_rows(scored)
 
@@ -117,7 +124,8 @@ class EpisodeTrainer(RowTrainer):
         self._drawn = (step, draw_number)
         seed = derived_seed(self.args.seed, "train", step, draw_number)
         started = time.perf_counter()
-        with self._sampler(self.args.temperature, len(self._jobs)) as policy:
+        branching = self._episodes.branching() is not None
+        with self._sampler(self.args.temperature, len(self._jobs), branching=branching) as policy:
             player = Player(self._setting, self._episodes, policy, seed=seed)
             played = self._finish(player, self._jobs)
             everyone = self._everyone(played)
@@ -128,7 +136,7 @@ class EpisodeTrainer(RowTrainer):
         self._write(played.episodes, step, draw_number)
         metrics = summary(everyone, self.num_generations, shaped=self._episodes.format_credit > 0)
         metrics |= {"episode/seconds_of_generation": seconds, "groups/refilled": float(refills)}
-        if self._episodes.branching() is not None:
+        if branching:
             metrics |= mean_metrics(gather_object([tree.metrics() for tree in played.trees or []]))
         self._watch(everyone)
         dropped = set(flat) if self._episodes.zero_variance_groups != "keep" else set()
@@ -148,13 +156,50 @@ class EpisodeTrainer(RowTrainer):
         }
 
     @contextmanager
-    def _sampler(self, temperature: float, episodes: int) -> Iterator[TrainerPolicy]:
-        """The policy in training with its weights at hand, for so many episodes at once.
+    def _sampler(self, temperature: float, episodes: int, *, branching: bool = False) -> Iterator[TrainerPolicy]:
+        """The policy in training, for so many episodes at once.
 
-        Opened once around all turns: under ZeRO-3 and FSDP it gathers the weights, which every rank must do together,
-        while the number of turns differs from rank to rank.
+        Weights are gathered, or sent to vLLM, once around all turns: every rank must do that together, while the number
+        of turns differs from rank to rank. `branching` needs them here even when vLLM samples.
         """
         options = self._episodes
+        sampling = Sampling(temperature=temperature, max_tokens=options.max_turn_tokens)
+        with ExitStack() as stack:
+            model = self.model
+            if self._vllm is None or branching:
+                model = stack.enter_context(self._whole())
+            sampler: Sampler
+            if self._vllm is None:
+                hf = HfPolicy(
+                    (model, self._tokenizer),
+                    sampling,
+                    max_batch=options.concurrency or max(1, episodes),
+                    chat_template=options.chat_template,
+                )
+                # The weights stand still as long as this policy lives.
+                hf.prefix = Prefix()
+                sampler = hf
+            else:
+                self._sync()
+                sampler = stack.enter_context(self._vllm.opened(sampling))
+            policy = TrainerPolicy(
+                sampler,
+                model,
+                self._tokenizer,
+                sampling,
+                response_tokens=self.args.max_completion_length,
+                chat_template=options.chat_template,
+                append=options.decisions == "append",
+            )
+            try:
+                yield policy
+            finally:
+                # The sampler's thread may still use the weights for an episode that missed its deadline.
+                asyncio.run(policy.aclose())
+
+    @contextmanager
+    def _whole(self) -> Iterator[Any]:
+        """The model in training with all its weights on this rank."""
         with (
             unwrap_model_for_generation(
                 self.model_wrapped,
@@ -164,20 +209,13 @@ class EpisodeTrainer(RowTrainer):
             ) as model,
             unsharded(model),
         ):
-            policy = TrainerPolicy(
-                model,
-                self._tokenizer,
-                Sampling(temperature=temperature, max_tokens=options.max_turn_tokens),
-                response_tokens=self.args.max_completion_length,
-                max_batch=options.concurrency or max(1, episodes),
-                chat_template=options.chat_template,
-                append=options.decisions == "append",
-            )
-            try:
-                yield policy
-            finally:
-                # The sampler's thread may still use the weights for an episode that missed its deadline.
-                asyncio.run(policy.aclose())
+            yield model
+
+    def _sync(self) -> None:
+        """Bring the weights to vLLM; TRL, which would do the same, takes it as done."""
+        if self._vllm is not None:
+            self._vllm.sync(self.state.global_step)
+            self._last_loaded_step = self.state.global_step
 
     def _finish(self, player: Player, jobs: Sequence[Job]) -> Played:
         return asyncio.run(player.play(jobs, self.num_generations))

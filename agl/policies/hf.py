@@ -149,7 +149,8 @@ class HfPolicy(Policy):
             self.model, self.tokenizer = model
             self.name = f"hf:{getattr(self.model.config, 'name_or_path', '') or type(self.model).__name__}"
         self.sampling = sampling
-        self._prefix = Prefix() if isinstance(model, str) else None
+        self.prefix = Prefix() if isinstance(model, str) else None
+        """What earlier requests left behind; None where the weights may change in between."""
         self.template = ChatTemplate(self.tokenizer, read_template(chat_template, self.tokenizer))
         self._batcher = Batcher[Request, Generated](
             self._run, key=lambda request: (request.stops, bool(request.choices)), max_batch=max_batch
@@ -168,7 +169,7 @@ class HfPolicy(Policy):
                         asked.ids,
                         asked.choices,
                         seed=asked.seed,
-                        prefix=self._prefix,
+                        prefix=self.prefix,
                         **settings,
                     )
                     for asked in requests
@@ -182,7 +183,7 @@ class HfPolicy(Policy):
                 **settings,
                 seeds=[request.seed for request in requests],
                 gone=gone,
-                prefix=self._prefix,
+                prefix=self.prefix,
             )
         except torch.OutOfMemoryError as error:
             raise InfraError(f"out of memory with {len(requests)} dialogues at once; lower max_batch") from error
@@ -191,11 +192,19 @@ class HfPolicy(Policy):
         return TokenDialogue(
             prompt,
             LocalEncoder(self.template),
-            self._batcher.submit,
+            self.generate,
             self.sampling,
             model_context=context_length(self.model),
             seed=seed,
         )
+
+    async def generate(self, request: Request) -> Generated:
+        """One stretch in tokens.
+
+        Raises:
+            InfraError: out of memory, or the model failed.
+        """
+        return await self._batcher.submit(request)
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self._batcher.close)

@@ -1,4 +1,4 @@
-"""vLLM inside this process. One thread owns the engine; requests join and leave its running batch as they come.
+"""vLLM inside this process. One thread drives the engine; requests join and leave its running batch as they come.
 
 Log-probabilities are those of the distribution that was sampled from (`processed_logprobs`).
 """
@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -50,7 +51,8 @@ class VllmPolicy(Policy):
     """A model run by `vllm.LLM`.
 
     Args:
-        model: `smollm2`, a Hub id, a model folder, or a PEFT adapter folder (served as LoRA on its base).
+        model: `smollm2`, a Hub id, a model folder, or a PEFT adapter folder (served as LoRA on its base), or a pair
+            (`vllm.LLM`, tokenizer), which nothing else may use until `aclose` and which lives on afterwards.
         max_model_len: tokens of context; None: what the model allows.
         chat_template: see `agl.policies.hf.read_template`.
         arguments: further arguments of `vllm.LLM`, such as `tensor_parallel_size`.
@@ -61,32 +63,38 @@ class VllmPolicy(Policy):
 
     def __init__(
         self,
-        model: str,
+        model: str | tuple[Any, Any],
         sampling: Sampling,
         *,
         max_model_len: int | None = None,
         chat_template: str | None = None,
         **arguments: Any,
     ) -> None:
-        self.name = f"vllm:{model}"
         self.sampling = sampling
-        folder = resolve_model(model)
-        base = adapter_base(folder)
-        settings: dict[str, Any] = {"model": folder if base is None else resolve_model(base)}
-        if base is not None:
-            settings.update(enable_lora=True, max_loras=2, max_lora_rank=_lora_rank(folder))
-        self._adapter = folder if base is not None else None
-        settings.update(max_model_len=max_model_len, **arguments)
+        self._adapter: str | None = None
+        if isinstance(model, str):
+            self.name = f"vllm:{model}"
+            folder = resolve_model(model)
+            base = adapter_base(folder)
+            settings: dict[str, Any] = {"model": folder if base is None else resolve_model(base)}
+            if base is not None:
+                settings.update(enable_lora=True, max_loras=2, max_lora_rank=_lora_rank(folder))
+                self._adapter = folder
+            settings.update(max_model_len=max_model_len, **arguments)
+            start = partial(_start, settings)
+        else:
+            self.name = f"vllm:{model[0].llm_engine.model_config.model}"
+            start = _handed_over(model[0])
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._broken: Exception | None = None
         self._stopped = False
         ready = threading.Event()
-        self._thread = threading.Thread(target=self._serve, args=(settings, ready), name="agl-vllm", daemon=True)
+        self._thread = threading.Thread(target=self._serve, args=(start, ready), name="agl-vllm", daemon=True)
         self._thread.start()
         ready.wait()
         if self._broken is not None:
             raise self._broken
-        self.tokenizer = self._llm.get_tokenizer()
+        self.tokenizer = self._llm.get_tokenizer() if isinstance(model, str) else model[1]
         try:
             self.template = ChatTemplate(self.tokenizer, read_template(chat_template, self.tokenizer))
         except UserError:
@@ -98,7 +106,7 @@ class VllmPolicy(Policy):
         return TokenDialogue(
             prompt,
             LocalEncoder(self.template),
-            self._generate,
+            self.generate,
             self.sampling,
             model_context=self._context,
             seed=seed,
@@ -108,7 +116,12 @@ class VllmPolicy(Policy):
         self._jobs.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    async def _generate(self, request: Request) -> Generated:
+    async def generate(self, request: Request) -> Generated:
+        """One stretch in tokens.
+
+        Raises:
+            InfraError: the engine refused it, stopped or was closed.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
 
@@ -151,15 +164,15 @@ class VllmPolicy(Policy):
             text = text.removesuffix(decode(self.tokenizer, ids[-1:]))
         return Generated(ids, logprobs, finish, text)
 
-    def _serve(self, settings: dict[str, Any], ready: threading.Event) -> None:
+    def _serve(self, start: Callable[[], Any], ready: threading.Event) -> None:
         """Everything that touches the engine runs in this thread."""
         try:
-            self._llm = _start(settings)
+            self._llm = start()
         except AglError as error:
             self._broken = error
             return
         except Exception as error:  # vLLM raises whatever its layers raise
-            self._broken = UserError(f"vLLM cannot run {settings['model']}: {_first_line(error)}")
+            self._broken = UserError(f"vLLM cannot run {self.name.partition(':')[2]}: {_first_line(error)}")
             return
         finally:
             ready.set()
@@ -176,6 +189,8 @@ class VllmPolicy(Policy):
                 for output in engine.step() if running else ():
                     if output.finished and output.request_id in running:
                         running.pop(output.request_id).done(output.outputs[0])
+            if running:
+                engine.abort_request(list(running))
         except Exception as error:
             self._broken = error
         self._stopped = True  # before the queue is emptied: whoever puts a job in afterwards sees it
@@ -253,12 +268,32 @@ def _lora_rank(folder: str) -> int:
     return next((size for size in (8, 16, 32, 64, 128, 256) if size >= rank), rank)
 
 
-def _start(settings: dict[str, Any]) -> Any:
+def _handed_over(llm: Any) -> Callable[[], Any]:
+    """The engine of another thread, in the thread that calls; CUDA's current device is one per thread."""
+    import torch
+
+    device = torch.cuda.current_device() if torch.cuda.is_available() else None
+
+    def start() -> Any:
+        if device is not None:
+            torch.cuda.set_device(device)
+        return llm
+
+    return start
+
+
+def set_environment() -> bool:
+    """Set what vLLM reads from the environment, where the user has not; true on a machine without a GPU."""
     on_cpu = not os.path.exists("/dev/nvidiactl") and not os.path.exists("/dev/kfd")
     if on_cpu:
         for name, value in CPU_ENVIRONMENT.items():
             os.environ.setdefault(name, value)
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    return on_cpu
+
+
+def _start(settings: dict[str, Any]) -> Any:
+    on_cpu = set_environment()
     try:
         import vllm
     except ImportError as error:
