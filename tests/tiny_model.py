@@ -32,7 +32,16 @@ def byte_tokenizer() -> Any:
     )
 
 
-def save_tiny(folder: Path, tokenizer: Any = None, *, hidden: int = 32, context: int = 1024, seed: int = 0, tied: bool = False, head: int = 8) -> str:
+def save_tiny(
+    folder: Path,
+    tokenizer: Any = None,
+    *,
+    hidden: int = 32,
+    context: int = 1024,
+    seed: int = 0,
+    tied: bool = False,
+    head: int = 8,
+) -> str:
     """Write the model and its tokenizer (bytes by default); returns the folder. vLLM wants heads of 32 or more."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM

@@ -10,7 +10,7 @@ Deviations from GRAIN:
   finds the two 0.25 points apart).
 - An episode that failed for the machinery's fault abstains; the paper does not say what happens to those.
 - The loss is TRL's `dapo` form unless the config says otherwise: mean over all sampled tokens of a step.
-- Rollouts are sampled by transformers with the weights in training. `use_vllm` is refused until that is built.
+- Rollouts are sampled by transformers with the weights in training, or by vLLM (`use_vllm`, train/vllm_rollouts.py).
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ def main(argv: list[str]) -> None:
         with_curriculum,
     )
     from train.program import checkpoint, init_kwargs, refuse_finished
+    from train.vllm_options import refuse_machine
 
     episodes, grpo, model = read_arguments(argv)
     if grpo.metric_for_best_model in ("loss", "eval_loss"):
@@ -44,6 +45,7 @@ def main(argv: list[str]) -> None:
         grpo.metric_for_best_model, grpo.greater_is_better = "reward", True
     values = {field.name: getattr(grpo, field.name) for field in dataclasses.fields(grpo)}
     refuse_inert(values)
+    refuse_machine(grpo)
 
     # 2. Environment, tasks, tokenizer, and the arithmetic of the run.
     name = model.model_name_or_path
@@ -63,6 +65,8 @@ def main(argv: list[str]) -> None:
         print_plan(plan.lines())
         print("The loss is no sign of progress: it is near 0 by construction. Watch score, reward and parts/*.")
 
+    # The engine reserves a cache for its longest context; it need not be that of the model.
+    grpo.vllm_max_model_length = grpo.vllm_max_model_length or episodes.max_prompt_tokens + plan.response_tokens
     grpo.resume_from_checkpoint = checkpoint(grpo.resume_from_checkpoint, grpo.output_dir)
     refuse_finished(grpo.resume_from_checkpoint, plan.total_steps)
 

@@ -16,6 +16,8 @@ from agl.errors import UserError
 from agl.policies.hf import resolve_model
 
 GB = 1e9
+CPU_CACHE = 2**30
+"""Key-value cache of vLLM on a CPU: VLLM_CPU_KVCACHE_SPACE as agl.policies.vllm_engine sets it."""
 TILE_TOKENS, TILE_VOCABULARY = 4096, 32768
 """Tile of logits in TRL 1.16 (`trl/kernels/chunked_logprob.py`)."""
 
@@ -69,6 +71,10 @@ class MemoryPlan:
         states: weights, gradients and Adam's moments.
         sampling: key-value cache and, under ZeRO-3, the gathered weights; nothing when vLLM samples.
         backward: activations and logits of one forward and backward pass.
+        engine: least that a colocated vLLM needs: its weights, and on a GPU the key-value cache of one longest row, on
+            a CPU the cache it reserves.
+        engine_share: of a GPU's memory that it takes; 0 without one.
+        engine_sleeps: while the weights are trained it takes nothing.
     """
 
     parameters: int
@@ -76,21 +82,42 @@ class MemoryPlan:
     states: float
     sampling: float
     backward: float
+    engine: float = 0.0
+    engine_share: float = 0.0
+    engine_sleeps: bool = False
 
     @property
     def peak(self) -> float:
-        return self.states + max(self.sampling, self.backward)
+        """Of the trainer; on a CPU with the engine."""
+        return self.states + max(self.sampling, self.backward) + (0 if self.engine_share else self.engine)
+
+    @property
+    def smallest_gpu(self) -> float:
+        """That holds the trainer and the share of vLLM, and in that share what vLLM needs."""
+        beside = self.states if self.engine_sleeps else self.peak
+        return max(self.peak, beside / (1 - self.engine_share), self.engine / (self.engine_share or 1))
 
     def lines(self) -> list[tuple[str, str]]:
         """(what, value) for people."""
-        return [
+        rows = [
             ("parameters", f"{self.parameters / 1e6:,.1f} M, {self.trained / 1e6:,.1f} M trained"),
             (
                 "memory per rank (estimate)",
                 f"{self.peak / GB:.1f} GB at peak = {self.states / GB:.1f} weights, gradients, optimiser + the larger "
-                f"of {self.sampling / GB:.1f} sampling and {self.backward / GB:.1f} backward",
+                f"of {self.sampling / GB:.1f} sampling and {self.backward / GB:.1f} backward"
+                + (f" + {self.engine / GB:.1f} vLLM" if self.engine and not self.engine_share else ""),
             ),
         ]
+        if self.engine_share:
+            sleeping = " (asleep while the weights are trained)" if self.engine_sleeps else ""
+            rows.append(
+                (
+                    "vLLM (estimate)",
+                    f"{self.engine_share:.0%} of the GPU{sleeping}, of which it needs {self.engine / GB:.1f} GB at "
+                    f"least: a GPU of {self.smallest_gpu / GB:.0f} GB or more",
+                )
+            )
+        return rows
 
 
 def memory_plan(
@@ -122,7 +149,8 @@ def memory_plan(
     heads = text.num_attention_heads
     head = getattr(text, "head_dim", None) or text.hidden_size // heads
     kv_heads = getattr(text, "num_key_value_heads", None) or heads
-    cache = rows_generated * tokens * 2 * text.num_hidden_layers * kv_heads * head * (width if zero3 else frozen_width)
+    key_values = tokens * 2 * text.num_hidden_layers * kv_heads * head
+    cache = rows_generated * key_values * (width if zero3 else frozen_width)
     gathered = parameters * frozen_width if zero3 else 0
     sampling = 0 if grpo["use_vllm"] else cache + gathered
 
@@ -138,7 +166,13 @@ def memory_plan(
     )
     # TRL's head is fused with the log-probabilities: it sees a tile of logits at a time, never all of them.
     logits = 2 * min(rows * tokens, TILE_TOKENS) * min(text.vocab_size, TILE_VOCABULARY) * 4
-    return MemoryPlan(parameters, trained, states, sampling, kept + logits)
+    engine, share = 0.0, 0.0
+    if grpo["use_vllm"] and grpo["vllm_mode"] == "colocate":
+        on_cpu = bool(grpo.get("use_cpu"))
+        share = 0.0 if on_cpu else grpo["vllm_gpu_memory_utilization"]
+        engine = 4.0 * parameters + CPU_CACHE if on_cpu else 2.0 * (parameters + key_values)
+    sleeps = bool(grpo.get("vllm_enable_sleep_mode"))
+    return MemoryPlan(parameters, trained, states, sampling, kept + logits, engine, share, sleeps)
 
 
 def count_parameters(config: Any, model: Mapping[str, Any]) -> tuple[int, int]:

@@ -241,10 +241,12 @@ def validate(options: Any, *, maps: Iterable[str]) -> None:
 
 
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "use_vllm": (
-        (False,),
-        "rollouts through vLLM are not part of train/grpo.py yet; set use_vllm: false to sample with transformers",
+    "vllm_tensor_parallel_size": (
+        (1,),
+        "episodes of different ranks take turns of their own, which an engine over several ranks does not allow; leave "
+        "it out (a server may be parallel: vllm serve --tensor-parallel-size)",
     ),
+    "vllm_structured_outputs_regex": ((None,), "AGL's requests do not read it; leave it out"),
     "use_transformers_continuous_batching": ((False,), "episodes are batched by AGL's own sampler; leave it out"),
     "use_transformers_paged": ((False, None), "episodes are batched by AGL's own sampler; leave it out"),
     "top_p": ((1.0,), "training needs the whole distribution, else the importance ratios are wrong; set top_p: 1"),
@@ -282,18 +284,16 @@ def refuse_others(legal: Mapping[str, tuple[tuple[Any, ...], str]], values: Mapp
             raise UserError(f"option {name}: expected {allowed[0]!r}, got {values[name]!r}: {remedy}")
 
 
-def refuse_inert(grpo: Mapping[str, Any], *, but: Iterable[str] = ()) -> None:
+def refuse_inert(grpo: Mapping[str, Any]) -> None:
     """Refuse options that would be read and do nothing.
 
     Args:
         grpo: values of GRPOConfig fields.
-        but: names not to look at.
 
     Raises:
         UserError: names the option, its legal value and the remedy.
     """
-    looked_at = {name: value for name, value in grpo.items() if name not in but}
-    refuse_others(REFUSED, looked_at)
+    refuse_others(REFUSED, grpo)
     if not grpo.get("temperature", 1.0) > 0:
         raise UserError(f"option temperature: expected a number above 0, got {grpo['temperature']!r}; train at 1.0")
 
@@ -309,8 +309,9 @@ def read_arguments(argv: Sequence[str]) -> tuple[EpisodeArguments, Any, Any]:
 
 
 def _sections() -> tuple[type[Any], ...]:
-    from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.model_config import ModelConfig
+
+    from train.grpo_config import GRPOConfig
 
     return EpisodeArguments, GRPOConfig, ModelConfig
 

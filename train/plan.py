@@ -19,7 +19,8 @@ from agl.policies.hf import read_template, resolve_model
 from agl.registry import env_class
 from train.groups import BatchPlan, batch_plan
 from train.memory import MemoryPlan, memory_plan, model_config
-from train.options import REFUSED, EpisodeArguments, as_map, check_file, refuse_inert
+from train.options import EpisodeArguments, as_map, check_file, refuse_inert
+from train.vllm_options import refuse_unfit
 
 PROBED = 64
 """Prompts that a plan measures; a run measures all."""
@@ -250,7 +251,6 @@ def make_plan(
     ranks: int,
     zero3: bool = False,
     lengths: Sequence[int] | None = None,
-    notes: Sequence[str] = (),
     hub: bool = True,
 ) -> Plan:
     """Check the arithmetic of a run.
@@ -301,12 +301,13 @@ def make_plan(
     found = model_config(name, model.get("model_revision"), hub=hub)
     context = None if found is None else found.get_text_config().max_position_embeddings
     wanted = arguments.max_prompt_tokens + response
+    refuse_unfit(grpo, wanted)
     if context is not None and wanted > context:
         raise UserError(
             f"max_prompt_tokens {arguments.max_prompt_tokens} + max_completion_length {response} = {wanted} tokens, "
             f"but {name} holds {context}; lower one of them"
         )
-    said = list(notes)
+    said = []
     if found is None:
         said.append(f"memory and context are not known: no configuration of {name} here (agl plan --hub asks the Hub)")
     if lengths is None:
@@ -407,8 +408,9 @@ def plan_file(file: Path, *, ranks: int | None = None, accelerate: Path | None =
     Raises:
         UserError: the run could not start as configured.
     """
-    from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.model_config import ModelConfig
+
+    from train.grpo_config import GRPOConfig
 
     values = check_file(file)
     values.pop("env", None)
@@ -421,13 +423,7 @@ def plan_file(file: Path, *, ranks: int | None = None, accelerate: Path | None =
     if not model["model_name_or_path"]:
         raise UserError(f"expected model_name_or_path in {file}, got none; set it to smollm2, a folder or a Hub id")
     grpo = _grpo_values(grpo_given, ranks)
-    refuse_inert(grpo, but=["use_vllm"])
-    notes = []
-    if grpo["use_vllm"]:
-        share = grpo["vllm_gpu_memory_utilization"]
-        notes.append(f"use_vllm: {REFUSED['use_vllm'][1]}")
-        if grpo["vllm_mode"] == "colocate":
-            notes.append(f"vLLM in colocate mode takes {share:.0%} of the GPU on top")
+    refuse_inert(grpo)
     found = with_curriculum(arguments, setting(arguments), grpo, ranks)
     evaluation_setting(arguments, found, grpo)
     lengths: list[int] | None = None
@@ -447,7 +443,6 @@ def plan_file(file: Path, *, ranks: int | None = None, accelerate: Path | None =
         ranks=ranks,
         zero3=(launch.get("deepspeed_config") or {}).get("zero_stage") == 3,
         lengths=lengths,
-        notes=notes,
         hub=hub,
     )
 
@@ -457,7 +452,7 @@ def _grpo_values(given: Mapping[str, Any], ranks: int) -> dict[str, Any]:
 
     One process stands for all: it takes the rows of all ranks, and the CPU, so that bf16 needs no GPU here.
     """
-    from trl.trainer.grpo_config import GRPOConfig
+    from train.grpo_config import GRPOConfig
 
     per_rank = given.get("per_device_train_batch_size", 8)
     batch_plan(

@@ -79,7 +79,7 @@ class EpisodeTrainer(RowTrainer):
         self._drawn = (-1, 0)
         self._generations = 0
         self._strikes = 0
-        with engine_for_this_machine():
+        with engine_for_this_machine(others["args"]):
             super().__init__(
                 rollout_func=self._play,
                 reward_funcs=training_reward,

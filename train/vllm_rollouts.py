@@ -6,7 +6,6 @@ any others, each turn a request of its own. The weights go over once before a ge
 
 from __future__ import annotations
 
-import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,9 +15,10 @@ from typing import Any
 import torch
 from accelerate.utils import broadcast_object_list
 from trl.generation import vllm_generation
+from trl.generation.vllm_generation import VLLMGeneration
 from trl.trainer import grpo_trainer
 
-from agl.errors import InfraError, UserError
+from agl.errors import InfraError
 from agl.policies.openai_api import OpenAIPolicy
 from agl.policies.policy import Sampling
 from agl.policies.vllm_engine import CPU_ARGUMENTS, VllmPolicy, set_environment
@@ -137,46 +137,24 @@ def rollouts_of(trainer: Any, *, timeout: float) -> VllmRollouts | None:
     return Served(server_url(trainer.args), str(name[0]), send, timeout=timeout)
 
 
-def refuse_impossible(args: Any) -> None:
-    """Refuse what this machine cannot do, before weights load.
-
-    Args:
-        args: GRPOConfig.
-
-    Raises:
-        UserError: no vLLM here, or a mode that needs a GPU.
-    """
-    if not args.use_vllm:
-        return
-    on_cpu = set_environment()
-    if importlib.util.find_spec("vllm") is None:
-        raise UserError(
-            "option use_vllm: expected vLLM, which is not installed; pip install 'agl[vllm]' on a machine with a GPU "
-            "(scripts/vllm_env.sh for a CPU), or set use_vllm: false"
-        )
-    if on_cpu and args.vllm_mode == "server":
-        raise UserError(
-            "option vllm_mode: a server takes the weights through NCCL, which needs a GPU here, and there is none; set "
-            "vllm_mode: colocate"
-        )
-    if on_cpu and args.vllm_enable_sleep_mode:
-        raise UserError("option vllm_enable_sleep_mode: vLLM sleeps on GPUs only; leave it out")
+_ENGINE_MODULE: Any = vllm_generation
+_TRAINER_MODULE: Any = grpo_trainer
 
 
-class CpuGeneration(vllm_generation.VLLMGeneration):  # type: ignore[misc]
+class CpuGeneration(VLLMGeneration):
     """TRL's engine on a machine without a GPU: in float32, not compiled, weights by way of `reload_weights`.
 
     TRL writes into the engine's parameters, of which vLLM keeps packed copies on CPUs that would stay as they were.
     """
 
     def _init_vllm(self) -> None:
-        made = vllm_generation.LLM
+        made = _ENGINE_MODULE.LLM
         kept = {name: CPU_ARGUMENTS[name] for name in ("dtype", "enforce_eager")}
-        vllm_generation.LLM = partial(made, **kept)
+        _ENGINE_MODULE.LLM = partial(made, **kept)
         try:
-            super()._init_vllm()
+            super()._init_vllm()  # type: ignore[no-untyped-call]
         finally:
-            vllm_generation.LLM = made
+            _ENGINE_MODULE.LLM = made
 
     def sync_weights(self) -> None:
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": self._weights()})
@@ -185,7 +163,7 @@ class CpuGeneration(vllm_generation.VLLMGeneration):  # type: ignore[misc]
     def _weights(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Copies: TRL merges adapters in place, and vLLM may look at a tensor later than it is handed out."""
         tied = self.model.config.get_text_config().tie_word_embeddings
-        for name, weight in self._iter_named_params():
+        for name, weight in self._iter_named_params():  # type: ignore[no-untyped-call]
             copied = weight.detach().clone()
             yield name, copied
             if tied and name.endswith("embed_tokens.weight"):
@@ -194,12 +172,12 @@ class CpuGeneration(vllm_generation.VLLMGeneration):  # type: ignore[misc]
 
 
 @contextmanager
-def engine_for_this_machine() -> Iterator[None]:
-    """Let a GRPOTrainer that is made inside use CpuGeneration where there is no GPU."""
-    kept = grpo_trainer.VLLMGeneration
-    if set_environment():
-        grpo_trainer.VLLMGeneration = CpuGeneration
+def engine_for_this_machine(args: Any) -> Iterator[None]:
+    """Let a GRPOTrainer of these `args` that is made inside use CpuGeneration where there is no GPU."""
+    kept = _TRAINER_MODULE.VLLMGeneration
+    if args.use_vllm and set_environment():
+        _TRAINER_MODULE.VLLMGeneration = CpuGeneration
     try:
         yield
     finally:
-        grpo_trainer.VLLMGeneration = kept
+        _TRAINER_MODULE.VLLMGeneration = kept

@@ -72,6 +72,7 @@ class VllmPolicy(Policy):
     ) -> None:
         self.sampling = sampling
         self._adapter: str | None = None
+        start: Callable[[], Any]
         if isinstance(model, str):
             self.name = f"vllm:{model}"
             folder = resolve_model(model)
