@@ -9,6 +9,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -37,6 +38,10 @@ CPU_ARGUMENTS: dict[str, Any] = {
     "distributed_executor_backend": "uni",
     "max_num_seqs": 32,
 }
+
+
+_NAMES = count()
+"""Of requests; one engine may serve one policy after another."""
 
 
 @dataclass(eq=False)
@@ -179,9 +184,8 @@ class VllmPolicy(Policy):
             ready.set()
         engine = self._llm.llm_engine
         running: dict[str, _Job] = {}
-        names = map(str, count())
         try:
-            while self._admit(engine, running, names):
+            while self._admit(engine, running):
                 left = [name for name, job in running.items() if job.gone()]
                 if left:
                     engine.abort_request(left)
@@ -190,10 +194,10 @@ class VllmPolicy(Policy):
                 for output in engine.step() if running else ():
                     if output.finished and output.request_id in running:
                         running.pop(output.request_id).done(output.outputs[0])
-            if running:
-                engine.abort_request(list(running))
         except Exception as error:
             self._broken = error
+        with suppress(Exception):  # an engine that broke may not be able to
+            engine.abort_request(list(running))
         self._stopped = True  # before the queue is emptied: whoever puts a job in afterwards sees it
         for job in running.values():
             job.fail(self._end())
@@ -206,7 +210,7 @@ class VllmPolicy(Policy):
                 late.fail(self._end())
         del self._llm
 
-    def _admit(self, engine: Any, running: dict[str, _Job], names: Any) -> bool:
+    def _admit(self, engine: Any, running: dict[str, _Job]) -> bool:
         """Take in what waits; sleeps while there is nothing to do. False when the policy is closed."""
         while True:
             try:
@@ -217,7 +221,7 @@ class VllmPolicy(Policy):
                 return False
             if job.gone():
                 continue
-            name = next(names)
+            name = f"agl-{next(_NAMES)}"
             try:
                 engine.add_request(
                     name, {"prompt_token_ids": list(job.request.ids)}, self._params(job.request), **self._lora()

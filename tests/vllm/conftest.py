@@ -50,6 +50,7 @@ class VllmServer:
         )
         command = [str(Path(sys.executable).parent / "vllm"), "serve", str(smollm2_folder()), *flags.split()]
         environment = {**os.environ, **CPU_ENVIRONMENT, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        environment["VLLM_SERVER_DEV_MODE"] = "1"  # TRL asks how the server was started
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
