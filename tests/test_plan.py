@@ -58,13 +58,9 @@ def test_plan_of_grain_is_the_arithmetic_of_the_paper() -> None:
     assert (plan.max_prompt_tokens, plan.response_tokens) == (24_000, 12_000)
     assert plan.epochs == 2
     assert plan.total_steps == 2 * 4 * (17_280 // 16)
-    assert any("use_vllm" in note for note in plan.notes)
-
-
-def test_program_refuses_vllm_in_one_sentence() -> None:
-    values = {"use_vllm": True}
-    with pytest.raises(UserError, match="rollouts through vLLM are not part"):
-        refuse_inert(values)
+    assert plan.memory is not None
+    assert plan.memory.engine_share == 0.35
+    assert any(name == "vLLM (estimate)" for name, _ in plan.lines())
 
 
 @pytest.mark.parametrize(

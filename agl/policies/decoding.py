@@ -93,7 +93,10 @@ def generate(
         model.train(was_training)
     return [
         Generated(
-            ids[index], logprobs[index], finishes[index], _text(tokenizer, row, ids[index], finishes[index], stops)
+            ids[index],
+            logprobs[index],
+            finishes[index],
+            spoken_text(tokenizer, row, ids[index], finishes[index], stops),
         )
         for index, row in enumerate(rows)
     ]
@@ -276,7 +279,7 @@ def _contains(text: str, stops: Sequence[str]) -> bool:
     return any(stop in text for stop in stops)
 
 
-def _text(tokenizer: Any, before: Sequence[int], ids: Sequence[int], finish: Finish, stops: Sequence[str]) -> str:
+def spoken_text(tokenizer: Any, before: Sequence[int], ids: Sequence[int], finish: Finish, stops: Sequence[str]) -> str:
     """What the policy said: without the token that ended its turn, and cut behind the first stop string."""
     spoken = list(ids[:-1] if finish == "eos" else ids)
     # Some tokenizers drop a leading blank unless they see the token before it.

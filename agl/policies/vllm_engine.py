@@ -19,7 +19,7 @@ from typing import Any
 from agl.errors import AglError, InfraError, UserError
 from agl.messages import Prompt
 from agl.policies.chat_template import ChatTemplate
-from agl.policies.decoding import decode
+from agl.policies.decoding import spoken_text
 from agl.policies.hf import adapter_base, read_template, resolve_model
 from agl.policies.policy import Finish, Play, Policy, Sampling
 from agl.policies.token_dialogue import Generated, LocalEncoder, Request, TokenDialogue
@@ -149,26 +149,23 @@ class VllmPolicy(Policy):
         )
         if self._stopped:
             raise self._end()
-        return self._read(await future)
+        return self._read(request, await future)
 
     def _end(self) -> InfraError:
         if self._broken is None:
             return InfraError("the vLLM engine was closed")
         return InfraError(f"the vLLM engine stopped: {_first_line(self._broken)}")
 
-    def _read(self, output: Any) -> Generated:
-        """`output` is a `vllm.CompletionOutput`."""
+    def _read(self, request: Request, output: Any) -> Generated:
+        """`output` is a `vllm.CompletionOutput`; its text is made anew, since vLLM holds back bytes that are no letter."""
         ids = [int(token) for token in output.token_ids]
         logprobs = [float(entry[token].logprob) for token, entry in zip(ids, output.logprobs or (), strict=True)]
         if output.finish_reason not in ("stop", "length"):
             raise InfraError(f"vLLM ended a request with {output.finish_reason!r}")
-        if output.finish_reason == "length":
-            return Generated(ids, logprobs, "length", output.text)
-        finish: Finish = "stop" if isinstance(output.stop_reason, str) else "eos"
-        text = output.text
-        if finish == "eos" and ids:
-            text = text.removesuffix(decode(self.tokenizer, ids[-1:]))
-        return Generated(ids, logprobs, finish, text)
+        finish: Finish = "length"
+        if output.finish_reason == "stop":
+            finish = "stop" if isinstance(output.stop_reason, str) else "eos"
+        return Generated(ids, logprobs, finish, spoken_text(self.tokenizer, request.ids, ids, finish, request.stops))
 
     def _serve(self, start: Callable[[], Any], ready: threading.Event) -> None:
         """Everything that touches the engine runs in this thread."""
