@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -270,6 +271,40 @@ def test_rows_are_cut_into_equal_steps_and_old_logprobs_follow_them(tiny: str, t
     trainer.train()
     assert all(entry["grad_norm"] > 1e-4 for entry in steps(trainer))
     assert steps(trainer)[0]["episode/rows"] == pytest.approx(real / (2 * GROUP))
+
+
+@pytest.mark.parametrize(
+    ("mode", "low", "high", "wanted"),
+    [
+        ("token_truncate", None, 2.0, [[2.0, 0.5, 1.0], [1.0, 1.0, 1.0]]),
+        ("token_truncate", 0.75, 2.0, [[2.0, 0.75, 1.0], [1.0, 1.0, 1.0]]),
+        ("token_mask", None, 2.0, [[0.0, 0.5, 1.0], [1.0, 1.0, 1.0]]),
+        ("token_mask", 0.75, None, [[4.0, 0.0, 1.0], [1.0, 1.0, 1.0]]),
+        ("sequence_truncate", None, 1.5, [[1.5], [1.0]]),
+        ("sequence_mask", None, 1.5, [[0.0], [1.0]]),
+    ],
+)
+def test_ratios_to_vllm_are_bounded_as_the_mode_says(
+    mode: str, low: float | None, high: float | None, wanted: list[list[float]]
+) -> None:
+    """Ratios 4, 1/2 and a token that is not trained on; then a row without any."""
+    import torch
+
+    from train.row_trainer import RowTrainer
+
+    args = SimpleNamespace(
+        vllm_importance_sampling_mode=mode,
+        vllm_importance_sampling_clip_min=low,
+        vllm_importance_sampling_clip_max=high,
+    )
+    rows = {
+        "old_per_token_logps": torch.tensor([[math.log(4), math.log(0.5), 9.0], [1.0, 2.0, 3.0]]),
+        "sampling_per_token_logps": torch.zeros(2, 3),
+        "completion_mask": torch.tensor([[1, 1, 1], [1, 1, 0]]),
+        "tool_mask": torch.tensor([[1, 1, 0], [0, 0, 1]]),
+    }
+    trainer: Any = SimpleNamespace(args=args)
+    assert RowTrainer._correction(trainer, rows).tolist() == [pytest.approx(row) for row in wanted]
 
 
 def test_decisions_of_one_context_are_refused() -> None:

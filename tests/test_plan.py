@@ -13,9 +13,10 @@ pytest.importorskip("trl")
 
 from agl.cli import build
 from agl.errors import UserError
-from train.memory import count_parameters, memory_plan, model_config
+from train.memory import MemoryPlan, count_parameters, memory_plan, model_config
 from train.options import EpisodeArguments, read_arguments, refuse_inert
 from train.plan import make_plan, plan_file, setting
+from train.vllm_options import refuse_machine
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 TINY = CONFIGS / "train" / "grit_tiny_cpu.yaml"
@@ -89,6 +90,13 @@ def test_plan_of_grain_is_the_arithmetic_of_the_paper() -> None:
         ({"max_prompt_tokens": 100}, "option max_prompt_tokens: .*set it to at least"),
         ({"model_name_or_path": "./no/such"}, "there is no folder"),
         ({"loss_type": 7, "num_iterations": 0}, "iterations of at least 1"),
+        ({"use_vllm": True, "vllm_tensor_parallel_size": 2}, "option vllm_tensor_parallel_size: expected 1, got 2"),
+        ({"use_vllm": True, "vllm_mode": "far"}, "option vllm_mode: expected colocate or server, got 'far'"),
+        ({"use_vllm": True, "vllm_max_model_length": 99}, r"max_prompt_tokens \+ max_completion_length = \d+, got 99"),
+        (
+            {"use_vllm": True, "vllm_mode": "server", "vllm_enable_sleep_mode": True},
+            "option vllm_enable_sleep_mode: a server does not sleep",
+        ),
     ],
 )
 @pytest.mark.model
@@ -152,6 +160,60 @@ def test_memory_grows_with_what_it_should() -> None:
     assert open_.backward > one.backward
     # 2 x 36 layers x 8 heads x 128 numbers of 2 bytes for each of 8,000 tokens
     assert one.sampling == 8000 * 2 * 36 * 8 * 128 * 2
+
+
+def test_memory_counts_a_colocated_engine_and_what_it_leaves() -> None:
+    base = model_config("Qwen/Qwen3-4B-Base", hub=False)
+    grpo: dict[str, Any] = {"bf16": True, "per_device_train_batch_size": 1, "gradient_checkpointing": True}
+    grpo |= {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.25}
+
+    def plan(**options: Any) -> MemoryPlan:
+        given = {**grpo, **options}
+        model = {"use_peft": False, "dtype": "bfloat16"}
+        return memory_plan(base, given, model, ranks=4, zero3=True, rows_generated=4, tokens=2000)
+
+    awake = plan()
+    # bfloat16 weights and one row of 2,000 tokens; the trainer gets the three quarters that are left.
+    assert awake.engine == 2 * awake.parameters + 2000 * 2 * 36 * 8 * 128 * 2
+    assert awake.smallest_gpu == max(awake.peak / 0.75, awake.engine / 0.25)
+    asleep = plan(vllm_enable_sleep_mode=True)
+    assert asleep.smallest_gpu == max(asleep.peak, asleep.states / 0.75, asleep.engine / 0.25)
+    on_cpu = plan(use_cpu=True)
+    assert on_cpu.peak == on_cpu.states + on_cpu.backward + on_cpu.engine
+    assert on_cpu.engine == 4 * on_cpu.parameters + 2**30
+    served = plan(vllm_mode="server")
+    assert served.engine == served.sampling == 0
+    assert served.smallest_gpu == served.peak
+
+
+def test_long_episodes_are_not_dropped_unless_asked() -> None:
+    _, grpo, _ = read_arguments(["--config", str(TINY)])
+    assert grpo.vllm_importance_sampling_mode == "token_truncate"
+    _, grpo, _ = read_arguments(["--config", str(TINY), "--vllm_importance_sampling_mode", "sequence_mask"])
+    assert grpo.vllm_importance_sampling_mode == "sequence_mask"
+
+
+def test_what_this_machine_cannot_do_ends_before_weights_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    def machine(*, gpu: bool, vllm: bool) -> None:
+        monkeypatch.setattr("train.vllm_options.set_environment", lambda: not gpu)
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if vllm else None)
+
+    _, grpo, _ = read_arguments(["--config", str(TINY), "--use_vllm", "true"])
+    machine(gpu=True, vllm=False)
+    with pytest.raises(
+        UserError, match=r"option use_vllm: expected vLLM, which is not installed; pip install 'agl\[gpu\]'"
+    ):
+        refuse_machine(grpo)
+    machine(gpu=False, vllm=True)
+    refuse_machine(grpo)
+    grpo.vllm_enable_sleep_mode = True
+    with pytest.raises(UserError, match="sleeps on GPUs only"):
+        refuse_machine(grpo)
+    grpo.vllm_mode = "server"
+    with pytest.raises(UserError, match="through NCCL, which needs a GPU here"):
+        refuse_machine(grpo)
+    machine(gpu=True, vllm=True)
+    refuse_machine(grpo)
 
 
 @pytest.mark.model

@@ -20,12 +20,12 @@ from agl.tokens import TokenLog
 from agl.trace import Episode
 from tests.toy_env import ToyEnv
 from train.earned import earned, summary, treatment
+from train.episode_dataset import dataset_of
 from train.groups import RewardError
 from train.loss_rows import LossRow, rows_of
 from train.options import EpisodeArguments
 from train.plan import setting
 from train.shaping import format_credit
-from train.trainer import dataset_of
 
 TASK = ToyEnv.tasks("test", limit=1)[0]
 

@@ -12,33 +12,27 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 from accelerate.utils import gather_object
-from trl.models.utils import unwrap_model_for_generation
 
-from agl.core import OutcomeKind, Task
+from agl.core import OutcomeKind
 from agl.errors import InfraError, UserError
-from agl.policies.decoding import Prefix
-from agl.policies.hf import HfPolicy
-from agl.policies.policy import Sampling
 from agl.rollout import Job, derived_seed
 from agl.trace import Episode, EpisodeWriter
 from train.branching import Tree, mean_metrics, tree_advantages
+from train.checkpoint_state import load_state, save_state
 from train.earned import Earned, earned, flat_groups, mean_reward, summary, treatment
+from train.episode_dataset import dataset_of
 from train.loss_rows import LossRow, draw, rows_of
 from train.options import EpisodeArguments
 from train.plan import Setting
 from train.prompt_order import PromptOrder
-from train.rollouts import Played, Player, Sampler, TrainerPolicy
-from train.row_trainer import RowTrainer
-from train.sharding import check_engine, unsharded
-from train.vllm_rollouts import VllmRollouts, engine_for_this_machine, rollouts_of
+from train.rollouts import Played, Player
+from train.sampling_trainer import SamplingTrainer
 
 STRIKES = 3
 """Generations in a row with too many infrastructure failures that end the run."""
@@ -51,7 +45,7 @@ def training_reward(
     return episode_reward
 
 
-class EpisodeTrainer(RowTrainer):
+class EpisodeTrainer(SamplingTrainer):
     """GRPOTrainer whose generations are AGL episodes.
 
     Args:
@@ -65,7 +59,6 @@ class EpisodeTrainer(RowTrainer):
     num_generations_eval: int
     shuffle_dataset: Any
     train_dataset: Any
-    _vllm: VllmRollouts | None = None
 
     def __init__(
         self, setting: Setting, episodes: EpisodeArguments, *, evaluation: Setting | None = None, **others: Any
@@ -79,16 +72,13 @@ class EpisodeTrainer(RowTrainer):
         self._drawn = (-1, 0)
         self._generations = 0
         self._strikes = 0
-        with engine_for_this_machine(others["args"]):
-            super().__init__(
-                rollout_func=self._play,
-                reward_funcs=training_reward,
-                train_dataset=dataset_of(setting),
-                eval_dataset=dataset_of(evaluation) if evaluation is not None else None,
-                **others,
-            )
-        check_engine(self)
-        self._vllm = rollouts_of(self, timeout=episodes.episode_deadline)
+        super().__init__(
+            rollout_func=self._play,
+            reward_funcs=training_reward,
+            train_dataset=dataset_of(setting),
+            eval_dataset=dataset_of(evaluation) if evaluation is not None else None,
+            **others,
+        )
 
     # Which prompts, in which order.
 
@@ -154,68 +144,6 @@ class EpisodeTrainer(RowTrainer):
             "env_mask": [row.mask for row in shown],
             "episode_reward": [each.reward for each in mine],
         }
-
-    @contextmanager
-    def _sampler(self, temperature: float, episodes: int, *, branching: bool = False) -> Iterator[TrainerPolicy]:
-        """The policy in training, for so many episodes at once.
-
-        Weights are gathered, or sent to vLLM, once around all turns: every rank must do that together, while the number
-        of turns differs from rank to rank. `branching` needs them here even when vLLM samples.
-        """
-        options = self._episodes
-        sampling = Sampling(temperature=temperature, max_tokens=options.max_turn_tokens)
-        with ExitStack() as stack:
-            model = self.model
-            if self._vllm is None or branching:
-                model = stack.enter_context(self._whole())
-            sampler: Sampler
-            if self._vllm is None:
-                hf = HfPolicy(
-                    (model, self._tokenizer),
-                    sampling,
-                    max_batch=options.concurrency or max(1, episodes),
-                    chat_template=options.chat_template,
-                )
-                # The weights stand still as long as this policy lives.
-                hf.prefix = Prefix()
-                sampler = hf
-            else:
-                self._sync()
-                sampler = stack.enter_context(self._vllm.opened(sampling))
-            policy = TrainerPolicy(
-                sampler,
-                model,
-                self._tokenizer,
-                sampling,
-                response_tokens=self.args.max_completion_length,
-                chat_template=options.chat_template,
-                append=options.decisions == "append",
-            )
-            try:
-                yield policy
-            finally:
-                # The sampler's thread may still use the weights for an episode that missed its deadline.
-                asyncio.run(policy.aclose())
-
-    @contextmanager
-    def _whole(self) -> Iterator[Any]:
-        """The model in training with all its weights on this rank."""
-        with (
-            unwrap_model_for_generation(
-                self.model_wrapped,
-                self.accelerator,
-                gather_deepspeed3_params=self.args.ds3_gather_for_generation,
-                gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
-            ) as model,
-            unsharded(model),
-        ):
-            yield model
-
-    def _sync(self) -> None:
-        """Bring the weights to vLLM; TRL, which would do the same, takes it as done."""
-        if self._vllm is not None:
-            self._vllm.sync(self.state.global_step)
-            self._last_loaded_step = self.state.global_step
 
     def _finish(self, player: Player, jobs: Sequence[Job]) -> Played:
         return asyncio.run(player.play(jobs, self.num_generations))
@@ -375,63 +303,14 @@ class EpisodeTrainer(RowTrainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         # First, so that a checkpoint with a trainer_state.json is whole.
         folder = Path(self._get_output_dir(trial=trial), f"checkpoint-{self.state.global_step}")
-        folder.mkdir(parents=True, exist_ok=True)
-        every = self.args.steps_per_generation * self.num_iterations
-        torch.save(
-            {
-                "ranks": self.accelerator.num_processes,
-                "step": self._step,
-                "generations": self._generations,
-                "drawn": list(self._drawn),
-                "strikes": self._strikes,
-                # Rows of a generation that are still to be trained on were sampled by weights that are gone.
-                "rows": self._buffered_inputs if self._step % every else None,
-            },
-            folder / f"{_STATE}{self.accelerator.process_index}.pt",
-        )
+        save_state(self, folder)
         super()._save_checkpoint(model, trial)  # type: ignore[no-untyped-call]
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         super()._load_optimizer_and_scheduler(checkpoint)  # type: ignore[no-untyped-call]
-        if checkpoint is None:
-            return
-        file = Path(checkpoint, f"{_STATE}{self.accelerator.process_index}.pt")
-        found = torch.load(file, map_location=self.accelerator.device, weights_only=True) if file.is_file() else None
-        if found is None or found["ranks"] != self.accelerator.num_processes:
-            wrote = len(list(Path(checkpoint).glob(f"{_STATE}*.pt")))
-            raise UserError(
-                f"expected a checkpoint that {self.accelerator.num_processes} processes wrote, got {checkpoint} of "
-                f"{wrote}; resume with as many, or start anew with model_name_or_path: {checkpoint}"
-            )
-        self._step, self._generations = found["step"], found["generations"]
-        self._drawn, self._strikes = tuple(found["drawn"]), found["strikes"]
-        self._buffered_inputs = found["rows"]
-
-
-_STATE = "episodes-rank"
+        if checkpoint is not None:
+            load_state(self, Path(checkpoint))
 
 
 def _commonest(everyone: Sequence[Earned]) -> str | None:
     return Counter(each.error for each in everyone).most_common(1)[0][0]
-
-
-def dataset_of(setting: Setting) -> Any:
-    """Tasks as the dataset TRL wants. The prompt column is what its completion tables show: the first observation.
-
-    The model's own prompt is made by the rollout. A task is one JSON text, since Arrow would give all rows the keys
-    of any.
-    """
-    from datasets import Dataset
-
-    env = setting.make_env()
-    rows = [{"prompt": _shown(env, task), "task": task.model_dump_json()} for task in setting.tasks]
-    env.close()
-    return Dataset.from_list(rows)
-
-
-def _shown(env: Any, task: Task) -> str:
-    try:
-        text: str = env.reset(task).text
-    except Exception as error:  # the rollout will make a failed episode of it
-        return f"(no prompt: {error})"
-    return text

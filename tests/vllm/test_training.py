@@ -131,9 +131,9 @@ def test_vllm_has_the_weights_of_the_trainer_in_every_generation(
     assert trainer.evaluate()["eval_reward"] == pytest.approx(metrics["eval_reward"], abs=1e-9)
 
 
-@pytest.mark.parametrize("fault", ["no head", "late"])
-def test_the_gap_shows_weights_that_did_not_arrive(
-    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+@pytest.mark.parametrize(("fault", "mode"), [("no head", "token_truncate"), ("late", "sequence_mask")])
+def test_the_gap_shows_weights_that_did_not_arrive_and_is_corrected_as_trl_does(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, mode: str
 ) -> None:
     whole = CpuGeneration._weights
 
@@ -143,12 +143,29 @@ def test_the_gap_shows_weights_that_did_not_arrive(
         return ((name, weight) for name, weight in whole(self) if name != "lm_head.weight")
 
     monkeypatch.setattr(CpuGeneration, "_weights", faulty)
-    options = {"trainer": with_lora(r=8, target_modules=["q_proj", "v_proj", "o_proj"])} if fault == "late" else {}
+    options: dict[str, Any] = {}
+    if fault == "late":
+        options["trainer"] = with_lora(r=8, target_modules=["q_proj", "v_proj", "o_proj"])
+    options |= {"source": "1,1", "vllm_importance_sampling_mode": mode, "vllm_importance_sampling_clip_max": 1.05}
     trainer = colocated(tiny, tmp_path, max_steps=2, **options)
+    ratios = []
+
+    def watched(scored: dict[str, Any]) -> dict[str, Any]:
+        # One row per episode: TRL's own ratios are those that several rows would get from us.
+        ratios.append((scored["importance_sampling_ratio"], trainer._correction(scored)))
+        return with_rows(scored)
+
+    with_rows: Callable[[dict[str, Any]], dict[str, Any]] = trainer._with_rows
+    monkeypatch.setattr(trainer, "_with_rows", watched)
     trainer.train()
     first, second = gaps(trainer)
     assert first < ROUNDING
     assert second > 100 * ROUNDING
+    for theirs, ours in ratios:
+        assert theirs.tolist() == ours.tolist()
+    late = ratios[-1][0]
+    assert late.max() <= 1.05
+    assert (late - 1).abs().max() > 0.04
 
 
 def test_arpo_measures_entropy_in_the_trainer(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
