@@ -13,8 +13,9 @@ from agl.policies import decoding
 from agl.policies.embedded import smollm2_folder
 from agl.rollout import Job
 from agl.trace import Episode, read_episodes
+from tests.test_distributed import UNEVEN, accelerate, launch
 from tests.tiny_model import save_tiny
-from tests.tiny_trainer import steps, turns_trainer
+from tests.tiny_trainer import GROUP, steps, turns_trainer
 from tests.turns_env import TurnsEnv
 from tests.vllm.conftest import VllmServer
 from train.rollouts import Player
@@ -25,6 +26,14 @@ pytestmark = [pytest.mark.vllm, pytest.mark.timeout(600)]
 
 ROUNDING = 1e-4
 """Nats per token, float32 on both sides; weights of one step earlier are more than 0.1 away in these runs."""
+
+COLOCATED: dict[str, Any] = {
+    "use_vllm": True,
+    "vllm_gpu_memory_utilization": 0.2,
+    "vllm_max_model_length": 512,
+    "vllm_importance_sampling_mode": "token_truncate",
+    "learning_rate": 3e-2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -42,19 +51,7 @@ def environment() -> Iterator[None]:
 
 
 def colocated(model: str, output: Path, **options: Any) -> Any:
-    return turns_trainer(
-        model,
-        output,
-        **{
-            "use_vllm": True,
-            "vllm_gpu_memory_utilization": 0.2,
-            "vllm_max_model_length": 512,
-            "vllm_importance_sampling_mode": "token_truncate",
-            "max_steps": 3,
-            "learning_rate": 3e-2,
-            **options,
-        },
-    )
+    return turns_trainer(model, output, **{**COLOCATED, "max_steps": 3, **options})
 
 
 def with_lora(**lora: Any) -> type[EpisodeTrainer]:
@@ -214,6 +211,27 @@ def test_an_engine_that_breaks_is_counted_and_the_next_generation_goes_on(
     assert first["outcome/infra_failure"] == 1
     assert second["outcome/infra_failure"] == 0
     assert second["sampling/gap_max"] < ROUNDING
+
+
+def test_two_ranks_have_an_engine_each_and_different_numbers_of_turns(tiny: str, tmp_path: Path) -> None:
+    options = {
+        **UNEVEN,
+        **COLOCATED,
+        "per_device_train_batch_size": GROUP,
+        "source": "0,1,5,2",
+        "eval_strategy": "steps",
+        "eval_steps": 1,
+    }
+    first, second = launch(accelerate("ddp_cpu.yaml"), tiny, tmp_path, options)
+    assert (first["engine"], second["engine"]) == ("DistributedDataParallel", "DistributedDataParallel")
+    assert first["tasks"] != second["tasks"]
+    logged = [entry for entry in first["history"] if "loss" in entry]
+    assert len(logged) == 2
+    for entry in logged:
+        assert entry["episodes"] == 2 * GROUP
+        assert entry["grad_norm"] > 1e-2
+        assert max(entry["sampling/gap_max"], entry["sampling/sampling_logp_difference/max"]) < ROUNDING
+    assert sum("eval_reward" in entry for entry in first["history"]) == 2
 
 
 def test_episodes_of_a_server_are_rows_of_the_trainer(
