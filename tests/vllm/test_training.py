@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,17 +42,27 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     return save_tiny(tmp_path_factory.mktemp("model") / "tied", hidden=64, head=32, tied=True, context=512)
 
 
-@pytest.fixture(autouse=True)
-def environment() -> Iterator[None]:
-    """What TRL writes for a launched process would make later trainers believe in a launch."""
+@pytest.fixture
+def colocated() -> Iterator[Callable[..., Any]]:
+    """Makes trainers; afterwards their engines give their memory back."""
     before = dict(os.environ)
-    yield
+    made: list[Any] = []
+
+    def make(model: str, output: Path, **options: Any) -> Any:
+        made.append(turns_trainer(model, output, **{**COLOCATED, "max_steps": 3, **options}))
+        return made[-1]
+
+    yield make
+    for trainer in made:
+        generation = trainer.vllm_generation
+        if generation.mode == "colocate":
+            generation.llm.llm_engine.engine_core.shutdown()
+            del generation.llm
+    made.clear()
+    gc.collect()
+    # What TRL writes for a launched process would make later trainers believe in a launch.
     os.environ.clear()
     os.environ.update(before)
-
-
-def colocated(model: str, output: Path, **options: Any) -> Any:
-    return turns_trainer(model, output, **{**COLOCATED, "max_steps": 3, **options})
 
 
 def with_lora(**lora: Any) -> type[EpisodeTrainer]:
@@ -102,7 +113,7 @@ def greedy(trainer: Any) -> list[Episode]:
 
 @pytest.mark.parametrize("lora", [False, True])
 def test_vllm_has_the_weights_of_the_trainer_in_every_generation(
-    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lora: bool
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, colocated: Callable[..., Any], lora: bool
 ) -> None:
     options: dict[str, Any] = {"trainer": with_lora(r=8, target_modules=["q_proj", "v_proj", "o_proj"])} if lora else {}
     trainer = colocated(tiny, tmp_path, evaluation="1,2", **options)
@@ -130,7 +141,7 @@ def test_vllm_has_the_weights_of_the_trainer_in_every_generation(
 
 @pytest.mark.parametrize(("fault", "mode"), [("no head", "token_truncate"), ("late", "sequence_mask")])
 def test_the_gap_shows_weights_that_did_not_arrive_and_is_corrected_as_trl_does(
-    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, mode: str
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, colocated: Callable[..., Any], fault: str, mode: str
 ) -> None:
     whole = CpuGeneration._weights
 
@@ -165,7 +176,9 @@ def test_the_gap_shows_weights_that_did_not_arrive_and_is_corrected_as_trl_does(
     assert (late - 1).abs().max() > 0.04
 
 
-def test_arpo_measures_entropy_in_the_trainer(tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arpo_measures_entropy_in_the_trainer(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, colocated: Callable[..., Any]
+) -> None:
     trainer = colocated(tiny, tmp_path, max_steps=1, arpo={"initial": 2})
     seen = requests_of(trainer, monkeypatch)
     trainer.train()
@@ -175,7 +188,7 @@ def test_arpo_measures_entropy_in_the_trainer(tiny: str, tmp_path: Path, monkeyp
     assert gaps(trainer)[0] < ROUNDING
 
 
-def test_smollm2_learns_as_lora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smollm2_learns_as_lora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, colocated: Callable[..., Any]) -> None:
     trainer = colocated(
         str(smollm2_folder()),
         tmp_path,
@@ -193,7 +206,7 @@ def test_smollm2_learns_as_lora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_an_engine_that_breaks_is_counted_and_the_next_generation_goes_on(
-    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, colocated: Callable[..., Any]
 ) -> None:
     trainer = colocated(tiny, tmp_path, max_steps=2)
     engine = trainer.vllm_generation.llm.llm_engine
@@ -235,7 +248,7 @@ def test_two_ranks_have_an_engine_each_and_different_numbers_of_turns(tiny: str,
 
 
 def test_episodes_of_a_server_are_rows_of_the_trainer(
-    vllm_server: VllmServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    vllm_server: VllmServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, colocated: Callable[..., Any]
 ) -> None:
     # The weights of the first step are those of the server; there is no NCCL here that could bring later ones.
     sent: list[int] = []
@@ -261,7 +274,7 @@ def test_episodes_of_a_server_are_rows_of_the_trainer(
     assert gaps(trainer)[0] < 5e-3
 
 
-def test_a_policy_on_a_handed_engine_leaves_it_alive(tiny: str, tmp_path: Path) -> None:
+def test_a_policy_on_a_handed_engine_leaves_it_alive(tiny: str, tmp_path: Path, colocated: Callable[..., Any]) -> None:
     trainer = colocated(tiny, tmp_path)
     llm = trainer.vllm_generation.llm
     first = greedy(trainer)
