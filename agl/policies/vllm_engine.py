@@ -157,7 +157,7 @@ class VllmPolicy(Policy):
         return InfraError(f"the vLLM engine stopped: {_first_line(self._broken)}")
 
     def _read(self, request: Request, output: Any) -> Generated:
-        """`output` is a `vllm.CompletionOutput`; its text is made anew, since vLLM holds back bytes that are no letter."""
+        """`output` is a `vllm.CompletionOutput`; its text is made anew: vLLM holds back unfinished letters."""
         ids = [int(token) for token in output.token_ids]
         logprobs = [float(entry[token].logprob) for token, entry in zip(ids, output.logprobs or (), strict=True)]
         if output.finish_reason not in ("stop", "length"):
