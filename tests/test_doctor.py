@@ -1,0 +1,227 @@
+"""`agl doctor`, and what the shell completes."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from agl.cli import MOUNTS, build
+from agl.doctor import Check, examine
+from agl.packages import Package, extra_of, extras, packages
+from tests.agl_process import agl, command, environment
+from tests.test_cli import HEAVY
+
+
+def checks(*models: str) -> dict[str, Check]:
+    return {check.name: check for check in examine(models)}
+
+
+def hidden(folder: Path, module: str, error: str) -> dict[str, str]:
+    """Settings under which importing `module` ends in `error`."""
+    (folder / f"{module}.py").write_text(f"raise {error}\n")
+    return {"PYTHONPATH": f"{folder}{os.pathsep}{environment()['PYTHONPATH']}"}
+
+
+def test_this_installation_is_fit_and_says_so(tmp_path: Path) -> None:
+    done = agl("doctor", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    found = {check["name"]: check for check in told["checks"]}
+    assert told["ok"] is True
+    assert found["packages"]["state"] == found["episode"]["state"] == found["env grit"]["state"] == "ok"
+    assert "vote" in found["env reagan"]["found"]
+    assert {"python", "agl", "[local]", "[train]", "machine", "smollm2", "cache", "settings"} <= found.keys()
+    assert all(check["remedy"] for check in told["checks"] if check["state"] == "absent" and check["name"] != "smollm2")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_report_has_one_line_per_check(tmp_path: Path) -> None:
+    lines = agl("doctor", cwd=tmp_path).stdout.splitlines()
+    assert lines[-1] == "nothing is missing that the base install needs"
+    assert {line.split()[0] for line in lines[:-1]} <= {"ok", "absent", "warning"}
+
+
+def test_a_broken_torch_is_a_warning_and_no_traceback(tmp_path: Path) -> None:
+    settings = hidden(tmp_path, "torch", "OSError('libcudart.so.13: cannot open shared object file')")
+    done = agl("doctor", "--json", cwd=tmp_path, settings=settings)
+    assert done.returncode == 0, done.stderr
+    found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert found["accelerators"]["state"] == "warning"
+    assert "libcudart" in found["accelerators"]["found"]
+    assert found["episode"]["state"] == "ok"
+
+
+def test_a_missing_package_of_the_base_fails_the_command(tmp_path: Path) -> None:
+    settings = hidden(tmp_path, "networkx", "ModuleNotFoundError(\"No module named 'networkx'\", name='networkx')")
+    done = agl("doctor", cwd=tmp_path, settings=settings)
+    assert done.returncode == 1
+    assert "error    env grit" in done.stdout
+    assert "No module named 'networkx'" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_version_that_does_not_fit_is_told_with_the_one_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = [Package("numpy", ">=99", None), Package("no-such-package", ">=1", None)]
+    monkeypatch.setattr("agl.doctor.packages", lambda: wanted)
+    found = [check for check in examine() if check.name == "packages"]
+    assert [check.state for check in found] == ["error", "error"]
+    assert found[0].remedy == "pip install 'numpy>=99'"
+    assert "no-such-package is not installed" in found[1].found
+
+
+def test_requirements_come_from_the_metadata_of_agl() -> None:
+    base = {package.name: package for package in packages() if package.extra is None}
+    assert {"numpy", "networkx", "typer", "python-sat"} <= base.keys()
+    assert base["python-sat"].module == "pysat"
+    assert all(package.fits for package in base.values())
+    assert (extra_of("torch"), extra_of("trl"), extra_of("faiss")) == ("local", "train", "graphs")
+    assert extra_of("no_such_module") is None
+    assert "dev" not in extras()
+
+
+_THINKING = (
+    "{% for message in messages %}{% set text = message['content'] %}"
+    "{% if message['role'] == 'assistant' and not loop.last %}{% set text = text.split('</think>')[-1] %}{% endif %}"
+    "{{ '<|' + message['role'] + '|>' + text + '<|end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Model folders without weights: `good`, `thinking` (its template drops earlier thoughts), `base` (no template)."""
+    from transformers import Qwen3Config
+
+    from tests.tiny_model import byte_tokenizer
+
+    folder = tmp_path_factory.mktemp("models")
+    templates = {"good": byte_tokenizer().chat_template, "thinking": _THINKING, "base": None}
+    for name, template in templates.items():
+        tokenizer = byte_tokenizer()
+        tokenizer.chat_template = template
+        tokenizer.save_pretrained(folder / name)
+        Qwen3Config(vocab_size=len(tokenizer), max_position_embeddings=1024).save_pretrained(folder / name)
+    return folder
+
+
+def test_a_template_is_probed_without_weights(models: Path) -> None:
+    found = checks(*(str(models / name) for name in ("good", "thinking", "base")))
+    good, thinking, base = (found[f"model {models / name}"] for name in ("good", "thinking", "base"))
+    assert (good.state, thinking.state, base.state) == ("ok", "error", "error")
+    assert "context 1,024 tokens" in good.found
+    assert "rewrites earlier turns" in thinking.found
+    assert "no chat template" in base.found
+
+
+def test_a_model_that_is_not_here_is_not_downloaded(tmp_path: Path, models: Path) -> None:
+    done = agl("doctor", "--model", "owner/no-such-model", "--model", f"hf:{models / 'good'}", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "owner/no-such-model is not on this machine: run `hf download owner/no-such-model`" in done.stdout
+    assert "Retrying" not in done.stderr
+    assert done.stdout.splitlines()[-1] == "errors: 1"
+
+
+def test_the_embedded_model_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGL_CACHE", str(tmp_path / "cache"))
+    found = checks("smollm2")["model smollm2"]
+    assert "unpacked at first use" in found.found or "not installed" in found.found
+    assert not (tmp_path / "cache").exists()
+
+
+class _Chat(http.server.BaseHTTPRequestHandler):
+    """An API that can neither tokenise nor complete token ids."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(404)
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Chat) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}/v1"
+        running.shutdown()
+
+
+def test_a_server_is_asked(server: str) -> None:
+    found = checks(f"openai:m@{server}", "openai:m@http://127.0.0.1:9/v1")
+    assert found[f"model openai:m@{server}"].state == "ok"
+    assert "no token record" in found[f"model openai:m@{server}"].found
+    assert found["model openai:m@http://127.0.0.1:9/v1"].state == "error"
+    assert "no server answers" in found["model openai:m@http://127.0.0.1:9/v1"].found
+
+
+def completed(line: str) -> list[str]:
+    """What bash offers at the end of `line`."""
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1), "_AGL_COMPLETE": "complete_bash"}
+    done = subprocess.run(command(), env={**environment(), **words}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("agl do", ["doctor"]),
+        ("agl eval gr", ["grit"]),
+        ("agl eval toy --policy or", ["oracle"]),
+        ("agl eval reagan --policy v", ["vote", "vllm:"]),
+        ("agl eval --policy=oracle agentgl-l", ["agentgl-lp"]),
+        ("agl eval --polic", ["--policy"]),
+        ("agl grit bu", ["build"]),
+    ],
+)
+def test_the_shell_completes(line: str, wanted: list[str]) -> None:
+    assert completed(line) == wanted
+
+
+def test_completion_loads_no_model_library() -> None:
+    code = (
+        "import os, sys\nos.environ.update(COMP_WORDS='agl eval gr', COMP_CWORD='2', _AGL_COMPLETE='complete_bash')\n"
+        "from agl.cli import _run\ntry: _run([])\nexcept SystemExit: pass\n"
+        f"heavy = {set(HEAVY)} & set(sys.modules)\nsys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["grit"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_for_the_shell_can_be_shown(tmp_path: Path, shell: str) -> None:
+    settings = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    done = agl("--show-completion", shell, cwd=tmp_path, settings=settings)
+    assert done.returncode == 0
+    assert "_AGL_COMPLETE=complete_" in done.stdout
+
+
+def leaves(found: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    inner = getattr(found, "commands", None)
+    if inner is None:
+        yield path, found
+        return
+    for name, one in inner.items():
+        yield from leaves(one, (*path, name))
+
+
+@pytest.mark.parametrize("name", ["envs", *MOUNTS])
+def test_every_command_has_json(name: str) -> None:
+    root: Any = get_command(build(name))
+    found = list(leaves(root.commands[name], (name,)))
+    assert found
+    assert [path for path, one in found if not any("--json" in option.opts for option in one.params)] == []
