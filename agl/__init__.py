@@ -28,7 +28,7 @@ _LAZY = {
     "Limits": "agl.rollout:Limits",
     "Run": "eval.run:Run",
     "Sampling": "agl.policies.policy:Sampling",
-    "evaluate": "eval.run:evaluate",
+    "evaluate": "eval.from_python:evaluate",
 }
 """What is imported when it is first asked for, so that `import agl` stays quick."""
 
