@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -27,6 +28,7 @@ State = Literal["ok", "absent", "warning", "error"]
 """`absent` is optional and not there, `warning` is there and will not work as it is, `error` fails the command."""
 
 _ROOMS = ("rewards", "envs", "eval", "train")
+_LEAST_PYTHON = (3, 11)
 _LEAST_DISK = 2e9
 """Bytes: the embedded model takes 0.54 GB when it is unpacked."""
 
@@ -78,7 +80,6 @@ def doctor(
 
 def examine(models: Sequence[str] = ()) -> Iterator[Check]:
     """Every check in the order of the report; one that breaks is a finding itself and ends no other."""
-    yield Check("python", "ok", f"{platform.python_version()}, {sys.executable}")
     for name, check in _CHECKS.items():
         yield from _guarded(name, check, "warning" if name in _OPTIONAL else "error")
     for model in models:
@@ -91,6 +92,15 @@ def _guarded(name: str, check: Callable[[], Iterator[Check]], fault: State) -> I
     except Exception as error:  # whatever is broken here is a finding
         said = " ".join(str(error).split())
         yield Check(name, fault, said if isinstance(error, AglError) else f"{type(error).__name__}: {said}")
+
+
+def _python() -> Iterator[Check]:
+    found = f"{platform.python_version()}, {sys.executable}"
+    if sys.version_info < _LEAST_PYTHON:
+        least = ".".join(map(str, _LEAST_PYTHON))
+        yield Check("python", "error", found, f"make a new environment with Python {least} or newer")
+    else:
+        yield Check("python", "ok", found)
 
 
 def _own() -> Iterator[Check]:
@@ -152,20 +162,22 @@ def _accelerators() -> Iterator[Check]:
         said = " ".join(str(error).split())
         yield Check("accelerators", "warning", f"torch cannot be loaded: {said}", "reinstall torch")
         return
+    build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "no CUDA"
+    yield Check("torch", "ok", f"{torch.__version__}, built with {build}")
     for index in range(torch.cuda.device_count()):
         device = torch.cuda.get_device_properties(index)
         bfloat = "bfloat16" if torch.cuda.is_bf16_supported() else "no bfloat16"
-        found = f"{device.name}, {device.total_memory / 2**30:.0f} GiB, {bfloat}, CUDA {torch.version.cuda}"
+        found = f"{device.name}, {device.total_memory / 2**30:.0f} GiB, {bfloat}"
         yield Check(f"cuda:{index}", "ok", found)
     if torch.cuda.device_count():
         return
     if shutil.which("nvidia-smi") is not None:
         remedy = "install a torch for your CUDA, see pytorch.org" if torch.version.cuda is None else "update the driver"
-        yield Check("accelerators", "warning", f"there is a GPU that torch {torch.__version__} cannot use", remedy)
+        yield Check("accelerators", "warning", "there is a GPU that torch cannot use", remedy)
     elif torch.backends.mps.is_available():
         yield Check("accelerators", "ok", "mps; choose it with --set policy_options.device=mps")
     else:
-        yield Check("accelerators", "ok", f"none; torch {torch.__version__} runs on the CPU")
+        yield Check("accelerators", "ok", "none; models run on the CPU")
 
 
 def _environments() -> Iterator[Check]:
@@ -200,22 +212,42 @@ def _embedded() -> Iterator[Check]:
         yield Check("smollm2", "absent" if _unpacked() is None else "warning", str(error))
 
 
+def _encoder() -> Iterator[Check]:
+    from agl.graphs.embeddings import minilm_folder
+
+    try:
+        yield Check("minilm", "ok", f"{minilm_folder()}, for retrieval by meaning")
+    except UserError as error:
+        yield Check("minilm", "absent", str(error))
+
+
 def _unpacked() -> Path | None:
     folder = cache_folder() / "models" / FOLDER
     return folder if folder.is_dir() else None
 
 
 def _folders() -> Iterator[Check]:
-    folder = cache_folder()
+    cache = cache_folder()
+    yield _writable("cache", cache, "set AGL_CACHE to a folder that can", "error" if _unpacked() is None else "warning")
+    yield _writable("runs", Path("runs"), "start in a folder that can, or give --out", "warning")
+
+
+def _writable(name: str, folder: Path, remedy: str, fault: State) -> Check:
+    """Whether a file can be made where `folder` is or would be, and how much room there is. Leaves nothing."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        return Check(name, fault, f"{folder.absolute()} cannot be written to ({error.strerror})", remedy)
     free = shutil.disk_usage(there).free
-    found = f"{folder}, {free / 1e9:.0f} GB free"
-    if not os.access(there, os.W_OK):
-        yield Check("cache", "warning", f"{folder} cannot be written to", "set AGL_CACHE to a folder that can")
-    elif free < _LEAST_DISK:
-        yield Check("cache", "warning", found, "make room, or set AGL_CACHE to a folder on another disk")
-    else:
-        yield Check("cache", "ok", found)
+    found = f"{folder.absolute()}, {free / 1e9:.0f} GB free"
+    if free < _LEAST_DISK:
+        return Check(name, "warning", found, "make room, or choose a folder on another disk")
+    return Check(name, "ok", found)
+
+
+def _settings() -> Iterator[Check]:
     offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
     key = "set" if os.environ.get("OPENAI_API_KEY") else "not set"
     hub = "off: HF_HUB_OFFLINE, so only models that are here load" if offline else "on"
@@ -223,6 +255,7 @@ def _folders() -> Iterator[Check]:
 
 
 _CHECKS: dict[str, Callable[[], Iterator[Check]]] = {
+    "python": _python,
     "agl": _own,
     "packages": _base,
     "extras": _extras,
@@ -231,11 +264,13 @@ _CHECKS: dict[str, Callable[[], Iterator[Check]]] = {
     "environments": _environments,
     "episode": _episode,
     "smollm2": _embedded,
-    "cache": _folders,
+    "minilm": _encoder,
+    "folders": _folders,
+    "settings": _settings,
 }
 """In the order of the report."""
 
-_OPTIONAL = ("extras", "accelerators", "smollm2", "cache")
+_OPTIONAL = ("extras", "accelerators", "smollm2", "minilm", "folders")
 """Checks of what the base install can do without."""
 
 

@@ -33,15 +33,11 @@ class Package:
 
     @property
     def fits(self) -> bool:
-        """Installed in one of the versions that fit; where `packaging` is not there to compare them, any fits."""
+        """Installed in one of the versions that fit."""
+        from packaging.specifiers import SpecifierSet
+
         found = self.installed
-        if found is None:
-            return False
-        try:
-            from packaging.specifiers import SpecifierSet
-        except ImportError:
-            return True
-        return SpecifierSet(self.versions).contains(found, prereleases=True)
+        return found is not None and SpecifierSet(self.versions).contains(found, prereleases=True)
 
 
 def packages() -> list[Package]:
@@ -50,13 +46,14 @@ def packages() -> list[Package]:
     Raises:
         PackageNotFoundError: AGL itself is not installed, only imported from a folder.
     """
+    from packaging.requirements import Requirement
+
     found = []
     for line in metadata.requires("agl") or ():
-        wanted, _, marker = line.partition(";")
-        match = re.match(r"\s*([A-Za-z0-9._-]+)(?:\[[^]]*\])?\s*(.*)", wanted)
-        extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)['\"]", marker)
-        if match is not None and match[1] != "agl":
-            found.append(Package(match[1].lower(), match[2].strip(), extra[1] if extra else None))
+        wanted = Requirement(line)
+        extra = re.search(r"extra == ['\"]([^'\"]+)['\"]", str(wanted.marker))
+        if wanted.name != "agl":
+            found.append(Package(wanted.name.lower(), str(wanted.specifier), extra[1] if extra else None))
     return found
 
 
@@ -77,5 +74,5 @@ def extra_of(module: str) -> str | None:
     """The smallest extra that brings the package imported as `module`; None where none does."""
     try:
         return next((extra for extra, wanted in extras().items() if module in (one.module for one in wanted)), None)
-    except metadata.PackageNotFoundError:
+    except (metadata.PackageNotFoundError, ImportError):
         return None
