@@ -19,7 +19,7 @@ import agl.doctor as agl_doctor
 from agl.cli import MOUNTS, build
 from agl.doctor import Check, examine
 from agl.packages import Package, extra_of, extras, packages
-from tests.agl_process import agl, command, environment
+from tests.agl_process import agl, agl_here, environment
 from tests.test_cli import HEAVY
 
 Probes = Callable[..., dict[str, Check]]
@@ -39,36 +39,41 @@ def hidden(folder: Path, module: str, error: str) -> dict[str, str]:
 
 
 def test_this_installation_is_fit_and_says_so(tmp_path: Path) -> None:
-    done = agl("doctor", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = agl_here("doctor", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
     told = json.loads(done.stdout)
     found = {check["name"]: check for check in told["checks"]}
     assert told["ok"] is True
     assert found["packages"]["state"] == found["episode"]["state"] == found["env grit"]["state"] == "ok"
     assert "vote" in found["env reagan"]["found"]
-    assert {"python", "agl", "[local]", "[train]", "machine", "smollm2", "cache", "settings"} <= found.keys()
-    assert all(check["remedy"] for check in told["checks"] if check["state"] == "absent" and check["name"] != "smollm2")
+    assert "built with" in found["torch"]["found"]
+    assert "trl 1." in found["[train]"]["found"]
+    assert {"python", "agl", "[local]", "machine", "smollm2", "minilm", "cache", "runs", "settings"} <= found.keys()
+    embedded = ("smollm2", "minilm")
+    assert all(one["remedy"] for one in told["checks"] if one["state"] == "absent" and one["name"] not in embedded)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_broken_torch_is_a_warning_and_no_traceback(tmp_path: Path) -> None:
+def test_what_is_broken_is_told_apart_without_a_traceback(tmp_path: Path) -> None:
     settings = hidden(tmp_path, "torch", "OSError('libcudart.so.13: cannot open shared object file')")
-    done = agl("doctor", "--json", cwd=tmp_path, settings=settings)
-    assert done.returncode == 0, done.stderr
-    found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
-    assert found["accelerators"]["state"] == "warning"
-    assert "libcudart" in found["accelerators"]["found"]
-    assert found["episode"]["state"] == "ok"
-
-
-def test_a_missing_package_of_the_base_fails_the_command(tmp_path: Path) -> None:
-    settings = hidden(tmp_path, "networkx", "ModuleNotFoundError(\"No module named 'networkx'\", name='networkx')")
+    hidden(tmp_path, "networkx", "ModuleNotFoundError(\"No module named 'networkx'\", name='networkx')")
     done = agl("doctor", cwd=tmp_path, settings=settings)
     assert done.returncode == 1
-    assert "error    env grit" in done.stdout
-    assert "No module named 'networkx'" in done.stdout
-    assert {line.split()[0] for line in done.stdout.splitlines()} <= {"ok", "absent", "warning", "error", "errors:"}
+    lines = done.stdout.splitlines()
+    assert {line.split()[0] for line in lines} <= {"ok", "absent", "warning", "error", "errors:"}
+    assert "No module named 'networkx'" in next(line for line in lines if line.startswith("error    env grit"))
+    assert "libcudart" in next(line for line in lines if line.startswith("warning  accelerators"))
     assert "Traceback" not in done.stderr
+
+
+def test_folders_that_cannot_be_written_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("AGL_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr("agl.doctor._CHECKS", {"folders": agl_doctor._CHECKS["folders"]})
+    cache, runs = examine()
+    assert (cache.name, cache.state, runs.state) == ("cache", "error", "ok")
+    assert "cannot be written to" in cache.found
+    assert "AGL_CACHE" in cache.remedy
 
 
 def test_a_version_that_does_not_fit_is_told_with_the_one_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,8 +130,9 @@ def test_a_template_is_probed_without_weights(models: Path, probes: Probes) -> N
     assert "no chat template" in base.found
 
 
-def test_a_model_that_is_not_here_is_not_downloaded(tmp_path: Path, models: Path) -> None:
-    done = agl("doctor", "--model", "owner/no-such-model", "--model", f"hf:{models / 'good'}", cwd=tmp_path)
+def test_a_model_that_is_not_here_is_not_downloaded(tmp_path: Path, models: Path, probes: Probes) -> None:
+    words = ["--model", "owner/no-such-model", "--model", f"hf:{models / 'good'}"]
+    done = agl_here("doctor", *words, cwd=tmp_path)
     assert done.returncode == 1
     assert "owner/no-such-model is not on this machine: run `hf download owner/no-such-model`" in done.stdout
     assert "Retrying" not in done.stderr
@@ -168,15 +174,6 @@ def test_a_server_is_asked(server: str, probes: Probes) -> None:
     assert "no server answers" in found["model openai:m@http://127.0.0.1:9/v1"].found
 
 
-def completed(line: str) -> list[str]:
-    """What bash offers at the end of `line`."""
-    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1), "_AGL_COMPLETE": "complete_bash"}
-    done = subprocess.run(command(), env={**environment(), **words}, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    return done.stdout.split()
-
-
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
@@ -189,8 +186,14 @@ def completed(line: str) -> list[str]:
         ("agl grit bu", ["build"]),
     ],
 )
-def test_the_shell_completes(line: str, wanted: list[str]) -> None:
-    assert completed(line) == wanted
+@pytest.mark.usefixtures("toy")
+def test_the_shell_completes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, wanted: list[str]) -> None:
+    words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1), "_AGL_COMPLETE": "complete_bash"}
+    for name, value in words.items():
+        monkeypatch.setenv(name, value)
+    done = agl_here(cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == wanted
 
 
 def test_completion_loads_no_model_library() -> None:
@@ -205,9 +208,9 @@ def test_completion_loads_no_model_library() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_script_for_the_shell_can_be_shown(tmp_path: Path, shell: str) -> None:
-    settings = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    done = agl("--show-completion", shell, cwd=tmp_path, settings=settings)
+def test_a_script_for_the_shell_can_be_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: str) -> None:
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    done = agl_here("--show-completion", shell, cwd=tmp_path)
     assert done.returncode == 0
     assert "_AGL_COMPLETE=complete_" in done.stdout
 

@@ -11,7 +11,7 @@ import pytest
 
 from agl.errors import InfraError, UserError
 from agl.explain import explained
-from tests.agl_process import agl, environment
+from tests.agl_process import agl, agl_here, environment
 
 GRIT = ["eval", "grit", "--policy", "oracle", "--limit", "2"]
 
@@ -55,13 +55,13 @@ def test_a_first_mistake_is_one_sentence(tmp_path: Path, arguments: list[str], w
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").touch()
     before = sorted(tmp_path.rglob("*"))
-    check(agl(*arguments, cwd=tmp_path), 2, *words)
+    check(agl_here(*arguments, cwd=tmp_path), 2, *words)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_closed_port_names_the_url(tmp_path: Path) -> None:
     policy = ["--policy", "openai:m@http://127.0.0.1:9/v1", "--set", "policy_options.retries=0"]
-    check(agl("eval", "grit", *policy, "--limit", "2", cwd=tmp_path), 1, "http://127.0.0.1:9/v1", "start it")
+    check(agl_here("eval", "grit", *policy, "--limit", "2", cwd=tmp_path), 1, "http://127.0.0.1:9/v1", "start it")
 
 
 def without(folder: Path, *modules: str) -> dict[str, str]:
@@ -72,50 +72,44 @@ def without(folder: Path, *modules: str) -> dict[str, str]:
     return {"PYTHONPATH": f"{folder}{os.pathsep}{environment()['PYTHONPATH']}"}
 
 
-@pytest.mark.parametrize("policy", ["smollm2", "hf:owner/model"])
-def test_without_torch_the_extra_is_named(tmp_path: Path, policy: str) -> None:
-    done = agl("eval", "grit", "--policy", policy, cwd=tmp_path, settings=without(tmp_path, "torch"))
+def test_without_torch_the_extra_is_named(tmp_path: Path) -> None:
+    done = agl("eval", "grit", "--policy", "smollm2", cwd=tmp_path, settings=without(tmp_path, "torch"))
     check(done, 2, "torch", "pip install 'agl[local]'")
 
 
-@pytest.mark.parametrize(("module", "extra"), [("torch", "local"), ("trl", "train")])
-def test_planning_a_training_without_its_packages_names_the_extra(tmp_path: Path, module: str, extra: str) -> None:
+def test_planning_a_training_without_its_packages_names_the_extra(tmp_path: Path) -> None:
     config = Path(__file__).resolve().parent.parent / "configs" / "train" / "grit_tiny_cpu.yaml"
-    done = agl("plan", str(config), cwd=tmp_path, settings=without(tmp_path, module))
-    check(done, 2, module, f"pip install 'agl[{extra}]'")
+    done = agl("plan", str(config), cwd=tmp_path, settings=without(tmp_path, "trl"))
+    check(done, 2, "trl", "pip install 'agl[train]'")
 
 
-def test_vllm_that_is_not_installed_names_the_extra(tmp_path: Path) -> None:
-    done = agl("eval", "grit", "--policy", "vllm:smollm2", cwd=tmp_path, settings=without(tmp_path, "vllm"))
+def test_vllm_that_is_not_installed_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    done = agl_here("eval", "grit", "--policy", "vllm:smollm2", cwd=tmp_path)
     check(done, 2, "pip install 'agl[vllm]'")
 
 
-def test_a_model_that_is_nowhere_points_to_the_doctor(tmp_path: Path) -> None:
-    settings = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hub")}
-    done = agl("eval", "grit", "--policy", "hf:owner/model", cwd=tmp_path, settings=settings)
-    check(done, 2, "owner/model", "agl doctor --model owner/model")
-
-
-_NO_MEMORY = """
-import resource, sys, torch, transformers
-from transformers import AutoModelForCausalLM
-from agl.cli import main
-used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28))
-main()
-"""
+def test_a_model_that_is_nowhere_points_to_the_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    done = agl_here("eval", "grit", "--policy", "hf:owner/no-such-model", cwd=tmp_path)
+    check(done, 2, "owner/no-such-model", "agl doctor --model owner/no-such-model")
 
 
 @pytest.mark.model
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limit is set from what Linux tells")
 def test_a_model_that_does_not_fit_is_one_sentence(tmp_path: Path) -> None:
+    import resource
+
     from agl.policies.embedded import smollm2_folder
 
     smollm2_folder()
-    arguments = ["eval", "grit", "--policy", "smollm2", "--limit", "1"]
-    done = subprocess.run(
-        [sys.executable, "-c", _NO_MEMORY, *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True
-    )
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, before[1]))
+    try:
+        done = agl_here("eval", "grit", "--policy", "smollm2", "--limit", "1", cwd=tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
     check(done, 1, "out of memory", "smaller model")
 
 

@@ -20,15 +20,11 @@ from agl.errors import DataError, UserError
 from agl.messages import Prompt
 from agl.policies.policy import Dialogue, Play
 from agl.policies.scripted import Oracle
-from agl.registry import ENVS
 from agl.trace import EpisodeWriter
-from tests.agl_process import environment
+from tests.agl_process import agl_here, environment
 from tests.report_runs import SCRIPT
 
-
-@pytest.fixture(autouse=True)
-def toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENVS, "toy", "tests.toy_env:ToyEnv")
+pytestmark = pytest.mark.usefixtures("toy")
 
 
 def test_a_run_has_its_summary_and_its_episodes(tmp_path: Path) -> None:
@@ -46,10 +42,8 @@ def test_a_run_has_its_summary_and_its_episodes(tmp_path: Path) -> None:
 def test_python_and_the_command_play_the_same(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"limit": 6, "seed": 3, "dialect": "tools", "shots": 1}
     run = agl.evaluate("toy", "random", **settings, out=tmp_path / "a", progress=False)
-    from tests.agl_process import agl as command
-
     arguments = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
-    done = command("eval", "toy", "--policy", "random", *arguments, "--out", "b", "--json", cwd=tmp_path)
+    done = agl_here("eval", "toy", "--policy", "random", *arguments, "--out", "b", "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["metrics"] == run.summary.model_dump(mode="json")["metrics"]
     assert agl.Run(tmp_path / "b").config == run.config
 
@@ -70,7 +64,7 @@ def test_a_data_frame_has_one_row_per_episode_with_facets_and_parts(tmp_path: Pa
 def test_without_pandas_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = agl.evaluate("toy", "oracle", limit=1, out=tmp_path / "run", progress=False)
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(UserError, match="needs pandas, which is not installed: pip install 'agl[notebook]'"):
+    with pytest.raises(UserError, match=r"needs pandas, which is not installed: pip install 'agl\[notebook\]'"):
         run.frame()
 
 
