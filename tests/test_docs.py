@@ -224,7 +224,7 @@ def is_cheap(command: Command) -> bool:
         return False
     players = {"oracle", "random", "silent", *registry.env_class(given["env"]).players}
     scripted = all(policy in players for policy in given.get("policy", ["POLICY"]))
-    return scripted and given.get("data", "mini") in ("mini", "networkx-docs") and int(given.get("limit", 0)) <= 64
+    return scripted and given.get("data", "mini") in ("mini", "networkx-docs") and int(given.get("limit", 1000)) <= 64
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in ("docs/grit_samples.md", "CHANGELOG.md")])
