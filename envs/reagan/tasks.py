@@ -78,6 +78,8 @@ def tasks(source: str | None, seed: int, limit: int | None) -> Sequence[ReaganTa
     data, split = _parts(source or DEFAULT)
     try:
         graph = open_graph(data)
+        if not (graph.labels >= 0).any():
+            raise DataError(f"expected a graph whose nodes have labels, got {data} without any; choose another")
         opened = OpenSplit(graph, named_split(graph, split, seed, written="@"))
     except DataError:
         raise
