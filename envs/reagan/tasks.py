@@ -36,6 +36,7 @@ class ReaganTask(Task):
     node: str
     gold: int = Field(description="Its class, an index into the class names of the graph. Hidden.")
     labelled_neighbours: int = Field(description="Number of its neighbours in the training part.")
+    is_example: bool = Field(default=False, description="A training node that demonstrates a prediction.")
 
     @property
     def bucket(self) -> str:
@@ -120,7 +121,8 @@ def _examples(opened: OpenSplit, data: str, split: str, seed: int, count: int) -
     rows = np.flatnonzero(opened.train).tolist()
     random.Random(f"reagan-examples:{seed}").shuffle(rows)
     made = (_task(opened, row, data, split, seed) for row in rows)
-    return tuple(islice((one for one in made if one.bucket == "2-3"), count))
+    fitting = islice((one for one in made if one.bucket == "2-3"), count)
+    return tuple(one.model_copy(update={"is_example": True}) for one in fitting)
 
 
 def open_split(task: ReaganTask) -> OpenSplit:
