@@ -6,8 +6,9 @@ of the runs of its graph; where the runs of a graph differ in their targets, the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,9 +46,9 @@ class Run:
         return f"{self.policy}{self.note}"
 
     def mean(self, part: str) -> Figure | None:
-        found = [episode.score.parts.get(part) for episode in self.episodes if episode.score is not None]
-        values = [value for value in found if value is not None]
-        return mean(values, bounded=all(0 <= value <= 1 for value in values))
+        values = [None if episode.score is None else episode.score.parts.get(part) for episode in self.episodes]
+        bounded = all(0 <= value <= 1 for value in values if value is not None)
+        return mean(values, [episode.task["id"] for episode in self.episodes], bounded=bounded)
 
     @property
     def targets(self) -> frozenset[str]:
@@ -109,12 +110,14 @@ def _read_run(folder: Path) -> Run:
 def tables(runs: Sequence[Run], baselines: Sequence[str] = (), *, published: bool = True) -> list[Table]:
     """Per task (node classification, link prediction): accuracy by graph, searches, and what the probe tells.
 
+    Runs on one graph whose rows would have equal names are told apart by a number.
+
     Raises:
         DataError: two runs of one graph have other targets.
     """
     made: list[Table] = []
     for env, task in zip(NAMES, ("node classification", "link prediction"), strict=True):
-        mine = [run for run in runs if run.env == env]
+        mine = _told_apart([run for run in runs if run.env == env])
         if not mine:
             continue
         graphs = list(dict.fromkeys(run.graph for run in mine))
@@ -129,6 +132,20 @@ def tables(runs: Sequence[Run], baselines: Sequence[str] = (), *, published: boo
     return made
 
 
+def _told_apart(runs: Sequence[Run]) -> list[Run]:
+    """`runs`, numbered where several of a name are on one graph; the first ones of all graphs share a row."""
+    seen = Counter[tuple[str, str]]()
+    numbers = []
+    for run in runs:
+        seen[run.name, run.graph] += 1
+        numbers.append(seen[run.name, run.graph])
+    repeated = {name for (name, _), count in seen.items() if count > 1}
+    return [
+        replace(run, note=f"{run.note} #{number}") if run.name in repeated else run
+        for run, number in zip(runs, numbers, strict=True)
+    ]
+
+
 def _accuracy(runs: Sequence[Run], graphs: Sequence[str], baselines: Sequence[str], task: str) -> Table:
     rows: dict[str, Row] = {}
     for model in baselines:
@@ -137,7 +154,7 @@ def _accuracy(runs: Sequence[Run], graphs: Sequence[str], baselines: Sequence[st
         }
     for run in runs:
         rows.setdefault(run.name, {})[run.graph] = run.mean("accuracy")
-    counts = ", ".join(f"{graph} {len(next(run for run in runs if run.graph == graph).episodes):,}" for graph in graphs)
+    counts = ", ".join(f"{graph} {len(next(run for run in runs if run.graph == graph).targets):,}" for graph in graphs)
     title = f"AgentGL, {task}: accuracy in % (targets: {counts})"
     return Table(key=f"{task.split()[0]}_accuracy", title=title, columns=tuple(graphs), ours=rows, digits=1)
 
@@ -146,7 +163,8 @@ def _baseline(runs: Sequence[Run], model: str) -> Figure | None:
     """Accuracy of `model` on the targets of `runs`, all of one graph."""
     if len({run.targets for run in runs}) > 1:
         raise DataError(f"expected runs over the same nodes of {runs[0].graph}, got others; show them one by one")
-    tasks = [NcTask.model_validate(episode.task) for episode in runs[0].episodes]
+    asked = {episode.task["id"]: episode.task for episode in runs[0].episodes}
+    tasks = [NcTask.model_validate(task) for task in asked.values()]
     graph = graph_of(tasks[0].graph)
     said = predict(graph, graph.split_codes(tasks[0].split), model)
     names = graph.class_names
@@ -154,7 +172,7 @@ def _baseline(runs: Sequence[Run], model: str) -> Figure | None:
     for task in tasks:
         answer = int(said[graph.index_of(task.node)])
         right.append(float(answer >= 0 and names[answer] == task.gold))
-    return mean(right)
+    return mean(right, [task.id for task in tasks])
 
 
 def _searches(runs: Sequence[Run], task: str) -> Table:

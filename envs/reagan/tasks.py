@@ -19,7 +19,7 @@ from agl.graphs.data_check import check
 from agl.graphs.embeddings import embed
 from agl.graphs.index import Index
 from agl.graphs.sources import SOURCES, open_graph
-from agl.graphs.sources.splits import OWN, named_split
+from agl.graphs.sources.splits import OWN, canonical, named_split
 from agl.graphs.text_graph import SPLITS, Codes, TextGraph
 
 DEFAULT = "networkx-docs"
@@ -160,7 +160,7 @@ def _parts(source: str) -> tuple[str, str]:
     data, at, split = source.rpartition("@")
     if source in SOURCES or Path(source).is_dir() or not (at and data and split):
         return source, OWN
-    return data, split
+    return data, canonical(split)
 
 
 _checked: set[str] = set()
