@@ -18,10 +18,10 @@ import yaml
 import envs.agentgl
 from agl.errors import DataError, UserError
 from agl.json_text import dumps
-from agl.run_folder import EPISODES, SUMMARY, read_object
+from agl.run_folder import EPISODES, SUMMARY, TRAINING, read_object
 from agl.trace import Episode, read_episodes
 from envs.agentgl.pools import Pool
-from envs.agentgl.tasks import NcTask, graph_of
+from envs.agentgl.tasks import NcTask, graph_of, read_source, read_sources
 from eval.baselines.cells import MODELS, predict
 from eval.paper_table import Figure, Row, Table, as_json, print_tables
 from eval.scored import mean, run_folders, scored_run
@@ -86,25 +86,32 @@ def table(
 
 
 def read_runs(path: Path) -> list[Run]:
-    """The run in a folder, or all runs below it.
+    """The run in a folder, or all runs below it; one over several graphs is one for each.
 
     Raises:
         DataError: no run there, a run of another environment, or one without a sample.
     """
-    return [_read_run(folder) for folder in run_folders(path)]
+    return [run for folder in run_folders(path) for run in _read_runs(folder)]
 
 
-def _read_run(folder: Path) -> Run:
+def _read_runs(folder: Path) -> list[Run]:
+    """The run in a folder, one for each of its graphs."""
     found = scored_run(folder, NAMES, "AgentGL")
     config, scored = found.config, found.episodes
     options = config.get("env_options") or {}
     told = [f"{name}={value}" for name, value in sorted(options.items())]
-    told += ["train"] * str(config.get("data") or "").endswith("@train")
-    graph = Path(str(scored[0].task["graph"])).name
+    by_graph: dict[tuple[str, bool], list[Episode]] = {}
+    for episode in scored:
+        by_graph.setdefault((str(episode.task["graph"]), episode.task["part"] == "train"), []).append(episode)
     metric = read_object(folder / SUMMARY)["metrics"].get("probe_auc") if (folder / SUMMARY).is_file() else None
-    auc = None if metric is None else Figure(**metric)
-    note = f" ({', '.join(told)})" if told else ""
-    return Run(str(config["env"]), str(config["policy"]), graph, note, scored, auc)
+    # It is of all pairs of the run, so of no graph where they are of several.
+    auc = None if metric is None or len(by_graph) > 1 else Figure(**metric)
+    runs = []
+    for (place, train), episodes in by_graph.items():
+        said = [*told, *["train"] * train]
+        note = f" ({', '.join(said)})" if said else ""
+        runs.append(Run(str(config["env"]), str(config["policy"]), Path(place).name, note, tuple(episodes), auc))
+    return runs
 
 
 def tables(runs: Sequence[Run], baselines: Sequence[str] = (), *, published: bool = True) -> list[Table]:
@@ -190,14 +197,19 @@ def _searches(runs: Sequence[Run], task: str) -> Table:
 
 
 def trained_graphs(policy: str) -> tuple[str, ...]:
-    """The graphs that a policy `hf:FOLDER` was trained on, by the episodes that train/grpo.py left in FOLDER or, for a
-    checkpoint, above it; none where there are no such episodes."""
+    """The graphs that a policy `hf:FOLDER` was trained on, by the config and the episodes that train/grpo.py left in
+    FOLDER or, for a checkpoint, above it; none where there are no such episodes."""
     kind, _, name = policy.partition(":")
     folder = Path(name).expanduser()
     files = [place / EPISODES for place in (folder, folder.parent)] if kind == "hf" and name else []
     file = next((file for file in files if file.is_file()), None)
     played = read_episodes(file) if file is not None else ()
-    return tuple(sorted({Path(str(episode.task["graph"])).name for episode in played if "graph" in episode.task}))
+    graphs = {Path(str(episode.task["graph"])).name for episode in played if "graph" in episode.task}
+    if file is not None and file.with_name(TRAINING).is_file():
+        config = read_object(file.with_name(TRAINING))
+        if config.get("env") in NAMES:
+            graphs |= {Path(read_source(one)[0]).name for one in read_sources(config.get("data"))}
+    return tuple(sorted(graphs))
 
 
 def _transfer(runs: Sequence[Run], graphs: Sequence[str], task: str) -> Table | None:
