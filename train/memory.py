@@ -83,12 +83,13 @@ class MemoryPlan:
 
     def lines(self) -> list[tuple[str, str]]:
         """(what, value) for people."""
+        backward = f"{self.backward / GB:.1f} backward"
+        passing = f"the larger of {self.sampling / GB:.1f} sampling and {backward}" if self.sampling else backward
         return [
             ("parameters", f"{self.parameters / 1e6:,.1f} M, {self.trained / 1e6:,.1f} M trained"),
             (
                 "memory per rank (estimate)",
-                f"{self.peak / GB:.1f} GB at peak = {self.states / GB:.1f} weights, gradients, optimiser + the larger "
-                f"of {self.sampling / GB:.1f} sampling and {self.backward / GB:.1f} backward",
+                f"{self.peak / GB:.1f} GB at peak = {self.states / GB:.1f} weights, gradients, optimiser + {passing}",
             ),
         ]
 
@@ -107,9 +108,9 @@ def memory_plan(
 
     Args:
         config: of transformers.
-        grpo: values of GRPOConfig fields.
+        grpo: values of GRPOConfig or SFTConfig fields.
         model: values of ModelConfig fields.
-        rows_generated: episodes that are sampled together on one rank.
+        rows_generated: episodes that are sampled together on one rank; 0 where training samples none.
         tokens: longest row, prompt and response.
     """
     parameters, trained = count_parameters(config, model)
@@ -124,7 +125,7 @@ def memory_plan(
     kv_heads = getattr(text, "num_key_value_heads", None) or heads
     cache = rows_generated * tokens * 2 * text.num_hidden_layers * kv_heads * head * (width if zero3 else frozen_width)
     gathered = parameters * frozen_width if zero3 else 0
-    sampling = 0 if grpo["use_vllm"] else cache + gathered
+    sampling = 0 if grpo.get("use_vllm") or not rows_generated else cache + gathered
 
     rows = grpo["per_device_train_batch_size"]
     # Kept by a layer for its backward pass: two norms, the residuals, q k v before and after rotation, the SwiGLU.
