@@ -34,7 +34,7 @@ def frame(episodes: Iterable[Episode], env: type[Env[Any]] | None) -> Any:
     try:
         pandas: Any = import_module("pandas")
     except ImportError:
-        raise UserError("frame() needs pandas, which is not installed: pip install 'agl[notebook]'") from None
+        raise UserError("to_pandas() needs pandas, which is not installed: pip install 'agl[notebook]'") from None
     rows = [_row(episode, env) for episode in episodes]
     extra = dict.fromkeys(name for row in rows for name in row if "." in name)
     order = {kind: place for place, kind in enumerate(("facets", "parts", "labels"))}

@@ -84,7 +84,7 @@ class Run:
         """
         return find(self.path, task_id, attempt)[0]
 
-    def frame(self) -> Any:
+    def to_pandas(self) -> Any:
         """A pandas DataFrame with one row per episode, in file order; `eval.frame` names the columns.
 
         Raises:

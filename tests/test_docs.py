@@ -1,9 +1,9 @@
 """README and docs keep their word: Python runs, commands exist, messages, files and links are those of the code.
 
 What a block is stands behind its fence. `python`: run, all blocks of a page in one namespace, with embedded data only;
-`python no-run`: compiled (it needs a GPU, a server, the network or minutes). A first line `# NAME.py` makes the block
-that file besides. `text output`: what the Python block before it prints. `text message`: an error of the code, `…` for
-what varies. No info: lines that begin with `agl` or `accelerate launch` are commands, the cheap ones are run.
+`python no-run`: compiled (it needs a GPU, a server or the network; none so far). A first line `# NAME.py` makes the
+block that file besides. `text output`: what the Python block before it prints. `text message`: an error of the code,
+`…` for what varies. No info: lines that begin with `agl` or `accelerate launch` are commands, the cheap ones are run.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def test_python_and_the_command_play_the_same(tmp_path: Path) -> None:
 def test_a_data_frame_has_one_row_per_episode_with_facets_and_parts(tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     run = agl.evaluate("toy", "random", limit=8, out=tmp_path / "run", progress=False)
-    frame = run.frame()
+    frame = run.to_pandas()
     assert frame["id"].tolist() == [episode.key[0] for episode in run.episodes()]
     assert frame["score"].mean() == pytest.approx(run.summary.metrics["score"].value)
     assert frame["parts.moves"].mean() == pytest.approx(run.summary.metrics["moves"].value)
@@ -65,7 +65,7 @@ def test_without_pandas_one_sentence_says_so(tmp_path: Path, monkeypatch: pytest
     run = agl.evaluate("toy", "oracle", limit=1, out=tmp_path / "run", progress=False)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UserError, match=r"needs pandas, which is not installed: pip install 'agl\[notebook\]'"):
-        run.frame()
+        run.to_pandas()
 
 
 def test_an_interrupted_run_can_be_read_and_its_last_samples_count(tmp_path: Path) -> None:
