@@ -10,7 +10,7 @@ PINS := --constraint constraints.txt --constraint constraints-tools.txt
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM = false
 
-.PHONY: install demo test lint bench test-vllm clean
+.PHONY: install demo test lint docs bench test-vllm clean
 
 install: $(INSTALLED)
 
@@ -37,6 +37,10 @@ lint: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: install
+	$(BIN)/mkdocs build --strict
+	@echo "site/index.html"
+
 bench: install
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/episodes.py
 	$(BIN)/python benchmarks/solvers.py
@@ -51,4 +55,4 @@ test-vllm: install
 	HF_HUB_OFFLINE=1 .venv-vllm/bin/python -m pytest -m vllm tests/vllm
 
 clean:
-	rm -rf $(VENV) .venv-vllm
+	rm -rf $(VENV) .venv-vllm site

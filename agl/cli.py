@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn
@@ -11,6 +12,7 @@ from typer.core import TyperGroup
 
 import agl
 from agl.errors import InfraError, UserError
+from agl.explain import explained
 from agl.registry import ENVS, env_class, guarded_import
 
 
@@ -30,6 +32,7 @@ MOUNTS: dict[str, Mount] = {
     "grit": Mount("envs.grit.commands:app", "Build, verify, describe and rename splits of the GRIT benchmark."),
     "agentgl": Mount("eval.agentgl_tables:app", "Lay runs of AgentGL out as tables, with the published rows."),
     "reagan": Mount("eval.reagan_tables:app", "Lay runs of ReaGAN out as tables, beside baselines on the same nodes."),
+    "doctor": Mount("agl.doctor:doctor", "Check what is installed and say what to do about what is missing."),
     "plan": Mount("train.commands:plan", "Say what a config amounts to, before any model is loaded."),
     "report": Mount("eval.report.commands:report", "Write one HTML page about a run: figures and every episode."),
     "show": Mount("eval.compare_commands:show", "Read one recorded episode, or list the episodes of a run."),
@@ -49,9 +52,7 @@ class _Group(TyperGroup):
 
 def build(command: str | None = None) -> typer.Typer:
     """The app with the module of `command` imported and only the names and short helps of the others."""
-    app = typer.Typer(
-        name="agl", cls=_Group, add_completion=False, pretty_exceptions_enable=False, invoke_without_command=True
-    )
+    app = typer.Typer(name="agl", cls=_Group, pretty_exceptions_enable=False, invoke_without_command=True)
     app.callback(
         help="Language-model agents on graphs: evaluate them frozen, train them by reinforcement learning.\n\n"
         "Example: agl eval grit --policy oracle --limit 12"
@@ -127,7 +128,8 @@ def main() -> NoReturn:
 
 def _run(arguments: list[str]) -> int:
     try:
-        command = next((argument for argument in arguments if not argument.startswith("-")), None)
+        words = _completed_words() or arguments
+        command = next((word for word in words if not word.startswith("-")), None)
         code = build(command)(args=arguments, prog_name="agl", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -146,6 +148,16 @@ def _run(arguments: list[str]) -> int:
         return 1
     except OSError as error:
         return _fail(f"the system refused: {error}; check the path, its rights and the free space", 1)
+    except (ImportError, MemoryError, RuntimeError) as error:
+        if (said := explained(error)) is None:
+            raise
+        return _fail(str(said), 2 if isinstance(said, UserError) else 1)
+
+
+def _completed_words() -> list[str]:
+    """The words behind `agl` on the line that the shell asks to complete; none outside of a completion."""
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    return line.split()[1:] if "_AGL_COMPLETE" in os.environ else []
 
 
 def _fail(sentence: str, code: int) -> int:

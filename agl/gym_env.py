@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import gymnasium
 from gymnasium import spaces
 
+from agl.config import checked_options
 from agl.core import Env, Malformed, OutcomeKind, Task
 from agl.dialects import dialect_for
 from agl.errors import UserError
@@ -59,7 +60,7 @@ class TextEnv(gymnasium.Env[str, str]):
         options: Keyword arguments of the env class.
 
     Raises:
-        UserError: unknown name, dialect or source.
+        UserError: unknown name, dialect, source or option.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi"], "render_fps": 1}  # type: ignore[misc]
@@ -79,7 +80,7 @@ class TextEnv(gymnasium.Env[str, str]):
         self.render_mode = render_mode
         self.action_space = AnyText()
         self.observation_space = AnyText()
-        self._env: Env[Any] = cls(**options)
+        self._env: Env[Any] = cls(**checked_options(cls, options, f"the environment {name}"))
         self._dialect = dialect_for(self._env, dialect)
         self._source = (source, task_seed, limit)
         self._tasks: Sequence[Task] | None = None

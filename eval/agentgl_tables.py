@@ -6,8 +6,9 @@ of the runs of its graph; where the runs of a graph differ in their targets, the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,10 +18,10 @@ import yaml
 import envs.agentgl
 from agl.errors import DataError, UserError
 from agl.json_text import dumps
-from agl.run_folder import EPISODES, SUMMARY, read_object
+from agl.run_folder import EPISODES, SUMMARY, TRAINING, read_object
 from agl.trace import Episode, read_episodes
 from envs.agentgl.pools import Pool
-from envs.agentgl.tasks import NcTask, graph_of
+from envs.agentgl.tasks import NcTask, graph_of, read_source, read_sources
 from eval.baselines.cells import MODELS, predict
 from eval.paper_table import Figure, Row, Table, as_json, print_tables
 from eval.scored import mean, run_folders, scored_run
@@ -45,9 +46,9 @@ class Run:
         return f"{self.policy}{self.note}"
 
     def mean(self, part: str) -> Figure | None:
-        found = [episode.score.parts.get(part) for episode in self.episodes if episode.score is not None]
-        values = [value for value in found if value is not None]
-        return mean(values, bounded=all(0 <= value <= 1 for value in values))
+        values = [None if episode.score is None else episode.score.parts.get(part) for episode in self.episodes]
+        bounded = all(0 <= value <= 1 for value in values if value is not None)
+        return mean(values, [episode.task["id"] for episode in self.episodes], bounded=bounded)
 
     @property
     def targets(self) -> frozenset[str]:
@@ -85,36 +86,45 @@ def table(
 
 
 def read_runs(path: Path) -> list[Run]:
-    """The run in a folder, or all runs below it.
+    """The run in a folder, or all runs below it; one over several graphs is one for each.
 
     Raises:
         DataError: no run there, a run of another environment, or one without a sample.
     """
-    return [_read_run(folder) for folder in run_folders(path)]
+    return [run for folder in run_folders(path) for run in _read_runs(folder)]
 
 
-def _read_run(folder: Path) -> Run:
+def _read_runs(folder: Path) -> list[Run]:
+    """The run in a folder, one for each of its graphs."""
     found = scored_run(folder, NAMES, "AgentGL")
     config, scored = found.config, found.episodes
     options = config.get("env_options") or {}
     told = [f"{name}={value}" for name, value in sorted(options.items())]
-    told += ["train"] * str(config.get("data") or "").endswith("@train")
-    graph = Path(str(scored[0].task["graph"])).name
+    by_graph: dict[tuple[str, bool], list[Episode]] = {}
+    for episode in scored:
+        by_graph.setdefault((str(episode.task["graph"]), episode.task["part"] == "train"), []).append(episode)
     metric = read_object(folder / SUMMARY)["metrics"].get("probe_auc") if (folder / SUMMARY).is_file() else None
-    auc = None if metric is None else Figure(**metric)
-    note = f" ({', '.join(told)})" if told else ""
-    return Run(str(config["env"]), str(config["policy"]), graph, note, scored, auc)
+    # It is of all pairs of the run, so of no graph where they are of several.
+    auc = None if metric is None or len(by_graph) > 1 else Figure(**metric)
+    runs = []
+    for (place, train), episodes in by_graph.items():
+        said = [*told, *["train"] * train]
+        note = f" ({', '.join(said)})" if said else ""
+        runs.append(Run(str(config["env"]), str(config["policy"]), Path(place).name, note, tuple(episodes), auc))
+    return runs
 
 
 def tables(runs: Sequence[Run], baselines: Sequence[str] = (), *, published: bool = True) -> list[Table]:
     """Per task (node classification, link prediction): accuracy by graph, searches, and what the probe tells.
+
+    Runs on one graph whose rows would have equal names are told apart by a number.
 
     Raises:
         DataError: two runs of one graph have other targets.
     """
     made: list[Table] = []
     for env, task in zip(NAMES, ("node classification", "link prediction"), strict=True):
-        mine = [run for run in runs if run.env == env]
+        mine = _told_apart([run for run in runs if run.env == env])
         if not mine:
             continue
         graphs = list(dict.fromkeys(run.graph for run in mine))
@@ -129,6 +139,20 @@ def tables(runs: Sequence[Run], baselines: Sequence[str] = (), *, published: boo
     return made
 
 
+def _told_apart(runs: Sequence[Run]) -> list[Run]:
+    """`runs`, numbered where several of a name are on one graph; the first ones of all graphs share a row."""
+    seen = Counter[tuple[str, str]]()
+    numbers = []
+    for run in runs:
+        seen[run.name, run.graph] += 1
+        numbers.append(seen[run.name, run.graph])
+    repeated = {name for (name, _), count in seen.items() if count > 1}
+    return [
+        replace(run, note=f"{run.note} #{number}") if run.name in repeated else run
+        for run, number in zip(runs, numbers, strict=True)
+    ]
+
+
 def _accuracy(runs: Sequence[Run], graphs: Sequence[str], baselines: Sequence[str], task: str) -> Table:
     rows: dict[str, Row] = {}
     for model in baselines:
@@ -137,7 +161,7 @@ def _accuracy(runs: Sequence[Run], graphs: Sequence[str], baselines: Sequence[st
         }
     for run in runs:
         rows.setdefault(run.name, {})[run.graph] = run.mean("accuracy")
-    counts = ", ".join(f"{graph} {len(next(run for run in runs if run.graph == graph).episodes):,}" for graph in graphs)
+    counts = ", ".join(f"{graph} {len(next(run for run in runs if run.graph == graph).targets):,}" for graph in graphs)
     title = f"AgentGL, {task}: accuracy in % (targets: {counts})"
     return Table(key=f"{task.split()[0]}_accuracy", title=title, columns=tuple(graphs), ours=rows, digits=1)
 
@@ -146,7 +170,8 @@ def _baseline(runs: Sequence[Run], model: str) -> Figure | None:
     """Accuracy of `model` on the targets of `runs`, all of one graph."""
     if len({run.targets for run in runs}) > 1:
         raise DataError(f"expected runs over the same nodes of {runs[0].graph}, got others; show them one by one")
-    tasks = [NcTask.model_validate(episode.task) for episode in runs[0].episodes]
+    asked = {episode.task["id"]: episode.task for episode in runs[0].episodes}
+    tasks = [NcTask.model_validate(task) for task in asked.values()]
     graph = graph_of(tasks[0].graph)
     said = predict(graph, graph.split_codes(tasks[0].split), model)
     names = graph.class_names
@@ -154,7 +179,7 @@ def _baseline(runs: Sequence[Run], model: str) -> Figure | None:
     for task in tasks:
         answer = int(said[graph.index_of(task.node)])
         right.append(float(answer >= 0 and names[answer] == task.gold))
-    return mean(right)
+    return mean(right, [task.id for task in tasks])
 
 
 def _searches(runs: Sequence[Run], task: str) -> Table:
@@ -172,14 +197,19 @@ def _searches(runs: Sequence[Run], task: str) -> Table:
 
 
 def trained_graphs(policy: str) -> tuple[str, ...]:
-    """The graphs that a policy `hf:FOLDER` was trained on, by the episodes that train/grpo.py left in FOLDER or, for a
-    checkpoint, above it; none where there are no such episodes."""
+    """The graphs that a policy `hf:FOLDER` was trained on, by the config and the episodes that train/grpo.py left in
+    FOLDER or, for a checkpoint, above it; none where there are no such episodes."""
     kind, _, name = policy.partition(":")
     folder = Path(name).expanduser()
     files = [place / EPISODES for place in (folder, folder.parent)] if kind == "hf" and name else []
     file = next((file for file in files if file.is_file()), None)
     played = read_episodes(file) if file is not None else ()
-    return tuple(sorted({Path(str(episode.task["graph"])).name for episode in played if "graph" in episode.task}))
+    graphs = {Path(str(episode.task["graph"])).name for episode in played if "graph" in episode.task}
+    if file is not None and file.with_name(TRAINING).is_file():
+        config = read_object(file.with_name(TRAINING))
+        if config.get("env") in NAMES:
+            graphs |= {Path(read_source(one)[0]).name for one in read_sources(config.get("data"))}
+    return tuple(sorted(graphs))
 
 
 def _transfer(runs: Sequence[Run], graphs: Sequence[str], task: str) -> Table | None:

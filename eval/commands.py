@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import Field
 
+from agl.completion import env_names, policy_names
 from agl.config import load_config
 from agl.core import Frozen
 from agl.errors import InfraError, UserError
@@ -72,13 +73,17 @@ class EvalConfig(Frozen):
 
 
 def evaluate(
-    env: Annotated[str | None, typer.Argument(help="Environment; `agl envs` lists them.", show_default=False)] = None,
+    env: Annotated[
+        str | None,
+        typer.Argument(help="Environment; `agl envs` lists them.", show_default=False, autocompletion=env_names),
+    ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
             help="oracle, random, silent, a player of the environment (`agl envs`), replay:FILE, smollm2, "
             "hf:NAME|DIR, vllm:NAME|DIR or openai:MODEL@http://HOST:PORT/v1; repeat it to compare policies.",
             show_default=False,
+            autocompletion=policy_names,
         ),
     ] = None,
     data: Annotated[str | None, typer.Option(metavar="NAME|FILE|DIR", help="Split, file or folder of tasks.")] = None,
@@ -149,7 +154,7 @@ def _runs(chosen: EvalConfig, root: Path, resume: bool) -> dict[str, _Run]:
     """Everything that is to be played, by the name its row in the table has."""
     found = {}
     for name, config in chosen.each().items():
-        _check_policies(config.policies, env_class(config.env).players)
+        check_policies(config.policies, env_class(config.env).players)
         plan = checked(config)
         for spec in config.policies:
             parts = [name] * bool(name) + [spec] * (len(config.policies) > 1)
@@ -185,7 +190,15 @@ def _default_out(chosen: EvalConfig) -> Path:
     return Path("runs") / f"{chosen.env}-{policies}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def _check_policies(specs: Sequence[str], players: Sequence[str]) -> None:
+def check_policies(specs: Sequence[str], players: Sequence[str]) -> None:
+    """Refuse what no policy is called, before anything else is read.
+
+    Args:
+        players: of the environment, see `Env.players`.
+
+    Raises:
+        UserError: names the policy that is nearest, or all.
+    """
     if not specs:
         raise UserError("expected at least one --policy, got none; try --policy oracle")
     known_specs = (*players, *SPECS)
@@ -193,7 +206,8 @@ def _check_policies(specs: Sequence[str], players: Sequence[str]) -> None:
         nested = inner_spec(spec)
         kind, colon, rest = (nested[1] if nested else spec).partition(":")
         if not any(known == kind + colon + rest or (rest and known.startswith(kind + colon)) for known in known_specs):
-            near = get_close_matches(spec, known_specs, n=1)
+            # What has a slash looks like a model of the hub or a folder.
+            near = [f"hf:{spec}"] if "/" in spec and ":" not in spec else get_close_matches(spec, known_specs, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(known_specs)}"
             raise UserError(f"expected a policy, got {spec!r}; {hint}")
         if specs.count(spec) > 1:

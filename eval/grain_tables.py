@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -23,12 +23,12 @@ import envs.grit
 from agl.errors import DataError
 from agl.json_text import dumps
 from agl.policies.pipeline import model_calls
-from agl.stats import Clustered, clustered, estimate
+from agl.stats import Clustered, clustered
 from agl.trace import Episode
 from envs.grit.items import FORMS, SCHEMES, GritTask
-from eval import paper_table
+from eval import paper_table, scored
 from eval.paper_table import Figure, Row, Style, Table
-from eval.scored import run_folders, scored_run
+from eval.scored import distinct, run_folders, scored_run
 from rewards.structure import ErrorClass
 
 PAPER_TASKS = ("shortest_path", "coloring", "tsp", "vertex_cover", "bfs", "centrality")
@@ -91,12 +91,8 @@ def _read_run(folder: Path) -> Run:
 
 def mean(run: Run, value: Callable[[Sample], float | None], *, bounded: bool = True) -> Figure | None:
     """The mean over the samples to which `value` applies, views of one graph as one cluster."""
-    found = [(value(sample), sample.task.graph_id) for sample in run.samples]
-    values = [(number, cluster) for number, cluster in found if number is not None]
-    if not values:
-        return None
-    clusters: list[Hashable] = [cluster for _, cluster in values]
-    return Figure(**estimate([number for number, _ in values], clusters, bounded=bounded)._asdict())
+    values = [value(sample) for sample in run.samples]
+    return scored.mean(values, [sample.task.graph_id for sample in run.samples], bounded=bounded)
 
 
 def part(name: str) -> Callable[[Sample], float | None]:
@@ -221,7 +217,7 @@ def tables(runs: Sequence[Run], ood: Sequence[Run] = (), *, published: bool = Tr
 
     Rows of runs with equal names are told apart by a number.
     """
-    named = dict(zip(_distinct(runs), runs, strict=True))
+    named = dict(zip(distinct([run.name for run in runs]), runs, strict=True))
     sizes = {name: size_buckets(run) for name, run in named.items()}
     tertiles = {name: density_tertiles(run) for name, run in named.items()}
     shown_sizes = [f"{a}-{b}" for a, b in SIZES] + [f">{SIZES[-1][1]}"]
@@ -325,15 +321,6 @@ def tables(runs: Sequence[Run], ood: Sequence[Run] = (), *, published: bool = Tr
     return [_beside(table) if published else table for table in made if table.ours]
 
 
-def _distinct(runs: Sequence[Run]) -> list[str]:
-    counts, seen = Counter(run.name for run in runs), Counter[str]()
-    names = []
-    for run in runs:
-        seen[run.name] += 1
-        names.append(run.name if counts[run.name] == 1 else f"{run.name} #{seen[run.name]}")
-    return names
-
-
 @cache
 def paper() -> dict[str, dict[str, dict[str, float | None]]]:
     """Table -> method -> column -> the figure that the paper prints, in its unit."""
@@ -391,7 +378,7 @@ def as_json(made: Sequence[Table], runs: Sequence[Run]) -> dict[str, Any]:
     return {
         "runs": {
             name: {"n": len(run.samples), "infra_failures": run.failures}
-            for name, run in zip(_distinct(runs), runs, strict=True)
+            for name, run in zip(distinct([run.name for run in runs]), runs, strict=True)
         },
         "tables": paper_table.as_json(made),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +23,7 @@ from eval.baselines.cells import MODELS, predict
 from eval.baselines.references import references
 from eval.metrics import classification
 from eval.paper_table import Figure, Row, Table, as_json, print_tables
-from eval.scored import mean, run_folders, scored_run
+from eval.scored import distinct, mean, run_folders, scored_run
 
 BASELINES = ("vote", "knn", "vote+knn")
 app = typer.Typer(no_args_is_help=True, help="Tables of ReaGAN runs.")
@@ -34,14 +34,21 @@ class Run:
     """The scored episodes of one run folder; `failures` counts those that the machinery lost."""
 
     name: str
+    folder: Path
+    policy: str
     tasks: tuple[ReaganTask, ...]
     episodes: tuple[Episode, ...]
     failures: int
 
-    def numbers(self, part: str) -> list[float]:
-        """A part of the score, per episode to which it applies."""
-        found = [episode.score.parts.get(part) for episode in self.episodes if episode.score is not None]
-        return [value for value in found if value is not None]
+    def parts(self, part: str) -> list[float | None]:
+        """A part of the score, per episode; None where it does not apply."""
+        return [None if episode.score is None else episode.score.parts.get(part) for episode in self.episodes]
+
+    def total(self, part: str) -> float:
+        return sum(value for value in self.parts(part) if value is not None)
+
+    def mean(self, part: str, *, bounded: bool = True) -> Figure | None:
+        return _mean(self.parts(part), self.tasks, bounded=bounded)
 
     def names(self, label: str) -> list[str]:
         return [episode.score.labels[label] for episode in self.episodes if episode.score is not None]
@@ -72,7 +79,7 @@ def table(
             raise UserError(
                 f"expected a baseline out of {', '.join(MODELS)} or none, got {model!r}; choose one of them"
             )
-    found = [run for folder in runs for run in read_runs(folder)]
+    found = _told_apart([run for folder in runs for run in read_runs(folder)])
     made = tables(found, wanted)
     if as_json_:
         told = {run.name: {"n": len(run.episodes), "infra_failures": run.failures} for run in found}
@@ -96,12 +103,22 @@ def read_runs(path: Path) -> list[Run]:
     ]
 
 
+def _told_apart(runs: Sequence[Run]) -> list[Run]:
+    """`runs`, with the path in the name where two have the same."""
+    names = Counter(run.name for run in runs)
+    told = [run.name if names[run.name] == 1 else _shown(str(run.folder), run.policy) for run in runs]
+    return [replace(run, name=name) for run, name in zip(runs, distinct(told), strict=True)]
+
+
+def _shown(name: str, policy: str) -> str:
+    return name if policy in name else f"{name} ({policy})"
+
+
 def _read_run(folder: Path, name: str) -> Run:
     found = scored_run(folder, ("reagan",), "reagan")
     tasks = tuple(ReaganTask.model_validate(episode.task) for episode in found.episodes)
     policy = str(found.config.get("policy"))
-    shown = name if policy in name else f"{name} ({policy})"
-    return Run(shown, tasks, found.episodes, found.failures)
+    return Run(_shown(name, policy), folder, policy, tasks, found.episodes, found.failures)
 
 
 def tables(runs: Sequence[Run], baselines: Sequence[str] = BASELINES) -> list[Table]:
@@ -117,7 +134,10 @@ def tables(runs: Sequence[Run], baselines: Sequence[str] = BASELINES) -> list[Ta
         if same != (first.tasks[0].data_hash, first.tasks[0].split, first.tasks[0].split_seed) or asked != {
             task.id for task in run.tasks
         }:
-            raise DataError(f"expected runs over the same nodes, but {run.name} and {first.name} differ; show one each")
+            raise DataError(
+                f"expected runs over the same nodes, but {run.name} and {first.name} differ; finish them with --resume "
+                "or show them one by one"
+            )
     opened = open_split(first.tasks[0])
     return [_accuracy(runs, baselines, opened), _actions(runs), _fallbacks(runs, opened), _costs(runs)]
 
@@ -136,9 +156,8 @@ def _accuracy(runs: Sequence[Run], baselines: Sequence[str], opened: OpenSplit) 
             opened,
         )
     for run in runs:
-        right = run.numbers("accuracy")
-        rows[run.name] = _scores(run.tasks, run.names("predicted"), right, opened)
-        rows[run.name]["decided"] = mean(run.numbers("decided"))
+        rows[run.name] = _scores(run.tasks, run.names("predicted"), run.parts("accuracy"), opened)
+        rows[run.name]["decided"] = run.mean("decided")
     published: dict[str, Row] = {}
     for reference in references(graph, task.data):
         if reference.split == task.split:
@@ -154,16 +173,24 @@ def _accuracy(runs: Sequence[Run], baselines: Sequence[str], opened: OpenSplit) 
     )
 
 
-def _scores(tasks: Sequence[ReaganTask], said: Sequence[str | None], right: Sequence[float], opened: OpenSplit) -> Row:
+def _scores(
+    tasks: Sequence[ReaganTask], said: Sequence[str | None], right: Sequence[float | None], opened: OpenSplit
+) -> Row:
     names = opened.graph.class_names
     gold = [names[task.gold] for task in tasks]
     row: Row = {
-        "accuracy": mean(right),
+        "accuracy": _mean(right, tasks),
         "macro-F1": Figure(value=classification(gold, said, names).macro_f1, n=len(tasks)),
     }
     for bucket in BUCKETS:
-        row[bucket] = mean([value for value, task in zip(right, tasks, strict=True) if task.bucket == bucket])
+        inside = [value if task.bucket == bucket else None for value, task in zip(right, tasks, strict=True)]
+        row[bucket] = _mean(inside, tasks)
     return row
+
+
+def _mean(values: Sequence[float | None], tasks: Sequence[ReaganTask], *, bounded: bool = True) -> Figure | None:
+    """With an interval in which the attempts at one node are no independent trials."""
+    return mean(values, [task.id for task in tasks], bounded=bounded)
 
 
 def _actions(runs: Sequence[Run]) -> Table:
@@ -190,7 +217,7 @@ def _step(part: str) -> str:
 
 def _summed(run: Run, keep: Callable[[str], bool]) -> dict[str, int]:
     parts = run.episodes[0].score.parts if run.episodes[0].score is not None else {}
-    return {part: round(sum(run.numbers(part))) for part in parts if keep(part)}
+    return {part: round(run.total(part)) for part in parts if keep(part)}
 
 
 def _fallbacks(runs: Sequence[Run], opened: OpenSplit) -> Table:
@@ -219,13 +246,14 @@ def _fallbacks(runs: Sequence[Run], opened: OpenSplit) -> Table:
 def _costs(runs: Sequence[Run]) -> Table:
     rows: dict[str, Row] = {}
     for run in runs:
-        prompts = sum(run.numbers("prompts"))
-        read = [float(episode.tokens.prompt) for episode in run.episodes if episode.tokens.prompt is not None]
+        prompts = run.total("prompts")
+        read = [episode.tokens.prompt for episode in run.episodes]
+        written = [episode.tokens.sampled for episode in run.episodes]
         rows[run.name] = {
-            "prompts": mean(run.numbers("prompts"), bounded=False),
-            "faulty": mean(run.numbers("faulty"), bounded=False),
-            "tokens read": mean(read, bounded=False),
-            "tokens written": mean([float(episode.tokens.sampled) for episode in run.episodes], bounded=False),
+            "prompts": run.mean("prompts", bounded=False),
+            "faulty": run.mean("faulty", bounded=False),
+            "tokens read": _mean(read, run.tasks, bounded=False),
+            "tokens written": _mean(written, run.tasks, bounded=False),
             "s/prompt": Figure(value=sum(episode.seconds["model"] for episode in run.episodes) / max(1.0, prompts)),
         }
     columns = ("prompts", "faulty", "tokens read", "tokens written", "s/prompt")

@@ -1,8 +1,9 @@
-"""Recorded runs as the tables of papers read them: the scored episodes of a folder, and means over them."""
+"""Recorded runs as the tables of papers read them: the scored episodes of a folder, means over them, their names."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,24 @@ def scored_run(folder: Path, envs: Collection[str], name: str) -> ScoredRun:
     return ScoredRun(config, scored, len(latest) - len(scored))
 
 
-def mean(values: Sequence[float], *, bounded: bool = True) -> Figure | None:
-    """Mean of independent values with its interval; None without any."""
-    if not values:
+def mean(values: Sequence[float | None], clusters: Sequence[Hashable], *, bounded: bool = True) -> Figure | None:
+    """Mean of the values that are not None, with its interval; None without any.
+
+    Args:
+        clusters: for each value, what it depends on, such as the id of a task whose attempts are no independent trials.
+    """
+    found = [(value, cluster) for value, cluster in zip(values, clusters, strict=True) if value is not None]
+    if not found:
         return None
-    return Figure(**estimate(values, range(len(values)), bounded=bounded)._asdict())
+    known, owners = zip(*found, strict=True)
+    return Figure(**estimate(known, owners, bounded=bounded)._asdict())
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """`names` in order, those that come more than once told apart by a number."""
+    counts, seen = Counter(names), Counter[str]()
+    told = []
+    for name in names:
+        seen[name] += 1
+        told.append(name if counts[name] == 1 else f"{name} #{seen[name]}")
+    return told

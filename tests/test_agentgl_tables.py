@@ -91,3 +91,32 @@ def test_the_command(runs: Path) -> None:
     assert found["node_published"]["published"]["7B AgentGL-GRPO"]["Arxiv"]["value"] == pytest.approx(0.689)
     wrong = agl("agentgl", "table", str(runs / "nc"), "--baseline", "gnn", cwd=runs)
     assert wrong.returncode == 2
+
+
+def test_attempts_at_one_target_are_no_independent_trials(tmp_path: Path) -> None:
+    for attempts in (1, 3):
+        evaluate("agentgl-nc", Player("vote"), limit=12, attempts=attempts, out=tmp_path / str(attempts))
+    runs = [run for attempts in (1, 3) for run in read_runs(tmp_path / str(attempts))]
+    accuracy = tables(runs, ["vote"], published=False)[0]
+    assert "networkx-docs 12" in accuracy.title
+    figures = {name: row["networkx-docs"] for name, row in accuracy.ours.items()}
+    assert list(figures) == ["baseline vote", "vote #1", "vote #2"]
+    baseline, once, thrice = figures.values()
+    assert baseline is not None
+    assert once is not None
+    assert thrice is not None
+    assert (baseline.n, once.n, thrice.n) == (12, 12, 36)
+    assert once.value == thrice.value
+    assert thrice.low == pytest.approx(once.low, abs=0.01), "repeating what is deterministic tells nothing new"
+    assert thrice.high == pytest.approx(once.high, abs=0.01)
+
+
+def test_runs_of_one_name_have_a_row_each_and_graphs_share_it(tmp_path: Path) -> None:
+    write_folder(open_graph("networkx-docs"), tmp_path / "other")
+    for place, data in (("a", "networkx-docs"), ("b", "networkx-docs"), ("c", str(tmp_path / "other"))):
+        evaluate("agentgl-nc", Player("vote"), data=data, limit=3, seed=ord(place), out=tmp_path / "runs" / place)
+    accuracy = tables(read_runs(tmp_path / "runs"), published=False)[0]
+    assert {name: set(row) for name, row in accuracy.ours.items()} == {
+        "vote #1": {"networkx-docs", "other"},
+        "vote #2": {"networkx-docs"},
+    }

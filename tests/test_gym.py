@@ -169,3 +169,10 @@ def test_registration_waits_for_gymnasium(program: str) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == TextEnv("toy").reset(seed=1)[1]["task"]
     assert done.stderr == ""
+
+
+def test_a_misspelt_option_is_one_sentence() -> None:
+    with pytest.raises(UserError, match=r"environment reagan, got 'layer'; did you mean 'layers'\?"):
+        gymnasium.make("agl/Reagan-v0", layer=3)
+    with pytest.raises(UserError, match="option layers of the environment reagan"):
+        TextEnv("reagan", layers="three")

@@ -252,6 +252,19 @@ def test_the_label_of_a_training_node_cannot_be_set(task: ReaganTask, data: str)
     assert "provisional" not in env.prompt().text
 
 
+@pytest.mark.parametrize("dialect", ["json_plan", "tools", "tags"])
+@pytest.mark.parametrize("planning", [True, False])
+def test_worked_examples_make_no_mistake(task: ReaganTask, dialect: str, planning: bool) -> None:
+    env = ReaganEnv(planning=planning)
+    _, prompt = dialect_for(env, dialect).open(env, task, 2)
+    assert len(prompt.messages) > 5
+    assert not [message.content for message in prompt.messages if "Error" in message.content]
+    shown = [message.content for message in prompt.messages if "Your node: " in message.content]
+    nodes = dict.fromkeys(text.split("Your node: ", 1)[1].splitlines()[0] for text in shown)
+    assert len(nodes) == 3, "two training nodes, then the node that is asked for"
+    assert list(nodes)[-1] == json.dumps(task.node)
+
+
 def test_actions_that_are_switched_off_are_unknown(task: ReaganTask) -> None:
     cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"sources": "global"}, {"act": "retrieve", "target_nodes": []}),

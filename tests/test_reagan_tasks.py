@@ -76,9 +76,15 @@ def test_what_is_no_data_is_refused_in_one_sentence(source: str, said: str) -> N
 
 def test_a_graph_without_labels_is_refused(tmp_path: Path) -> None:
     data = write(tmp_path / "g", [node("a"), node("b")], ["a\tb"])
-    with pytest.raises(DataError, match="without any"):
-        ReaganEnv.tasks(f"{data}@60/20/20")
-    with pytest.raises(DataError, match="split of its own"):
+    for source in (f"{data}@60/20/20", str(data)):
+        with pytest.raises(DataError, match="without any"):
+            ReaganEnv.tasks(source)
+
+
+def test_a_graph_without_a_split_says_how_to_name_one(tmp_path: Path) -> None:
+    nodes = [node("a", label="x"), node("b", label="y")]
+    data = write(tmp_path / "g", nodes, ["a\tb"])
+    with pytest.raises(DataError, match="use @60/20/20"):
         ReaganEnv.tasks(str(data))
 
 

@@ -44,8 +44,9 @@ from train.demonstrations import (
     read,
     token_rows,
 )
-from train.sft import main, make_plan, steps
+from train.sft import main
 from train.sft_options import SftArguments, read_arguments, refuse_inert
+from train.sft_plan import make_plan, steps
 
 TASKS = [GritEnv.tasks("mini")[index] for index in (0, 1, 7)]
 TOY = ToyEnv.tasks("test", limit=6)
@@ -313,10 +314,12 @@ def plan(rows: list[Row], model: str, over_length: str = "error", **options: Any
         "max_steps": -1,
         "num_train_epochs": 3.0,
         "packing": False,
+        "gradient_checkpointing": False,
         **options,
     }
-    kept, lines = make_plan(rows, values, model, None, ranks=1, over_length=over_length)
-    return kept, dict(lines)
+    settings = {"model_name_or_path": model, "dtype": "float32", "use_peft": False}
+    kept, found = make_plan(rows, values, settings, ranks=1, over_length=over_length)
+    return kept, dict(found.lines())
 
 
 def test_the_arithmetic_is_shown(tiny: str) -> None:

@@ -26,8 +26,8 @@ def plan(
 ) -> None:
     """Check a config and say what it amounts to; loads no weights.
 
-    Of training: batch arithmetic, context budget and memory. Of an evaluation: prompts and tokens of each run, from a
-    few episodes of the oracle.
+    Of training: rows, steps, tokens and memory; of reinforcement learning its groups and context budget, too. Of an
+    evaluation: prompts and tokens of each run, from a few episodes of the oracle.
 
     Example: agl plan configs/train/grit_tiny_cpu.yaml
 
@@ -37,18 +37,18 @@ def plan(
     from agl.errors import UserError
     from agl.json_text import dumps
     from agl.registry import guarded_import
+    from train.program import require_libraries
 
-    if "policy" in read_yaml(config):
+    values = read_yaml(config)
+    if "policy" in values:
         guarded_import("eval.cost").show(config, set_ or (), _rates(rates), as_json=as_json)
         return
     if set_ or rates:
         raise UserError("expected --set and --rates with an evaluation config, got a training config; drop them")
-    try:
-        from train.plan import plan_file
-    except ImportError as error:
-        raise UserError(f"training needs torch, TRL and peft: pip install 'agl[train]' ({error})") from None
-
-    found = plan_file(config, ranks=ranks, accelerate=accelerate, hub=hub)
+    require_libraries()
+    # What is imitated is told by one of these two, and of reinforcement learning they are no options.
+    module = "train.sft_plan" if {"recipe", "traces"} & values.keys() else "train.plan"
+    found = guarded_import(module).plan_file(config, ranks=ranks, accelerate=accelerate, hub=hub)
     if as_json:
         typer.echo(dumps(found.as_json()))
         return

@@ -99,12 +99,13 @@ class MemoryPlan:
 
     def lines(self) -> list[tuple[str, str]]:
         """(what, value) for people."""
+        backward = f"{self.backward / GB:.1f} backward"
+        passing = f"the larger of {self.sampling / GB:.1f} sampling and {backward}" if self.sampling else backward
         rows = [
             ("parameters", f"{self.parameters / 1e6:,.1f} M, {self.trained / 1e6:,.1f} M trained"),
             (
                 "memory per rank (estimate)",
-                f"{self.peak / GB:.1f} GB at peak = {self.states / GB:.1f} weights, gradients, optimiser + the larger "
-                f"of {self.sampling / GB:.1f} sampling and {self.backward / GB:.1f} backward"
+                f"{self.peak / GB:.1f} GB at peak = {self.states / GB:.1f} weights, gradients, optimiser + {passing}"
                 + (f" + {self.engine / GB:.1f} vLLM" if self.engine and not self.engine_share else ""),
             ),
         ]
@@ -134,9 +135,9 @@ def memory_plan(
 
     Args:
         config: of transformers.
-        grpo: values of GRPOConfig fields.
+        grpo: values of GRPOConfig or SFTConfig fields.
         model: values of ModelConfig fields.
-        rows_generated: episodes that are sampled together on one rank.
+        rows_generated: episodes that are sampled together on one rank; 0 where training samples none.
         tokens: longest row, prompt and response.
     """
     parameters, trained = count_parameters(config, model)
@@ -152,7 +153,7 @@ def memory_plan(
     key_values = tokens * 2 * text.num_hidden_layers * kv_heads * head
     cache = rows_generated * key_values * (width if zero3 else frozen_width)
     gathered = parameters * frozen_width if zero3 else 0
-    sampling = 0 if grpo["use_vllm"] else cache + gathered
+    sampling = 0 if grpo.get("use_vllm") or not rows_generated else cache + gathered
 
     rows = grpo["per_device_train_batch_size"]
     # Kept by a layer for its backward pass: two norms, the residuals, q k v before and after rotation, the SwiGLU.
@@ -167,7 +168,7 @@ def memory_plan(
     # TRL's head is fused with the log-probabilities: it sees a tile of logits at a time, never all of them.
     logits = 2 * min(rows * tokens, TILE_TOKENS) * min(text.vocab_size, TILE_VOCABULARY) * 4
     engine, share = 0.0, 0.0
-    if grpo["use_vllm"] and grpo["vllm_mode"] == "colocate":
+    if grpo.get("use_vllm") and grpo["vllm_mode"] == "colocate":
         on_cpu = bool(grpo.get("use_cpu"))
         share = 0.0 if on_cpu else grpo["vllm_gpu_memory_utilization"]
         engine = 4.0 * parameters + CPU_CACHE if on_cpu else 2.0 * (parameters + key_values)

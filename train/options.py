@@ -316,13 +316,13 @@ def _sections() -> tuple[type[Any], ...]:
     return EpisodeArguments, GRPOConfig, ModelConfig
 
 
-def check_file(file: Path) -> dict[str, Any]:
-    """The options in a config of reinforcement learning, their names checked.
+def check_file(file: Path, sections: Sequence[type[Any]] = ()) -> dict[str, Any]:
+    """The options in a config, their names checked; `sections` as in `read_sections`, else of reinforcement learning.
 
     Raises:
         UserError: an unreadable file or an unknown option.
     """
-    return _checked_file(file, _sections())
+    return _checked_file(file, sections or _sections())
 
 
 def read_sections(argv: Sequence[str], sections: Sequence[type[Any]]) -> tuple[Any, ...]:

@@ -5,19 +5,40 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from agl.errors import AglError, UserError
 
+LIBRARIES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
+"""What both programs import; optional dependencies of AGL."""
+
 
 def run(main: Callable[[list[str]], None], name: str) -> None:
     """Call `main` with the command line; a failure is one sentence on stderr and exit 2 (the user's) or 1."""
     try:
+        require_libraries()
         main(sys.argv[1:])
     except AglError as error:
         print(f"{name}: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)
+
+
+def require_libraries() -> None:
+    """Raises:
+    UserError: a library that training needs is not installed.
+    """
+    missing = [name for name in LIBRARIES if not _is_installed(name)]
+    if missing:
+        raise UserError(f"training needs {', '.join(missing)}, which this Python lacks: pip install 'agl[train]'")
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def init_kwargs(model: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:

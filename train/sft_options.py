@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from agl.errors import UserError
+from train import options
 from train.options import read_sections, refuse_others, validate
 
 WARM_NODES = 14
@@ -148,8 +150,21 @@ def read_arguments(argv: Sequence[str]) -> tuple[SftArguments, Any, Any]:
     Raises:
         UserError: an unreadable file, an unknown option, a value out of range.
     """
+    arguments, sft, model = read_sections(argv, _sections())
+    return arguments, sft, model
+
+
+def check_file(file: Path) -> dict[str, Any]:
+    """The options in a config of supervised fine-tuning, their names checked.
+
+    Raises:
+        UserError: an unreadable file or an unknown option.
+    """
+    return options.check_file(file, _sections())
+
+
+def _sections() -> tuple[type[Any], ...]:
     from trl.trainer.model_config import ModelConfig
     from trl.trainer.sft_config import SFTConfig
 
-    arguments, sft, model = read_sections(argv, (SftArguments, SFTConfig, ModelConfig))
-    return arguments, sft, model
+    return SftArguments, SFTConfig, ModelConfig

@@ -75,7 +75,7 @@ def build_policy(spec: str, sampling: Sampling, /, *, players: Sequence[str] = (
 
         model, at, url = rest.rpartition("@http")
         if not (model and at and url):
-            raise UserError(f"expected openai:MODEL@http://HOST:PORT/v1, got {spec!r}")
+            raise UserError(f"expected openai:MODEL@http://HOST:PORT/v1, got {spec!r}; name the server as well")
         return _call(OpenAIPolicy, spec, options, model, f"http{url}", sampling)
     raise UserError(f"there is no policy {spec!r}; expected one of: {', '.join((*players, *SPECS))}")
 

@@ -32,7 +32,12 @@ def models_folder() -> Path:
     return Path(sys.prefix, "share", "agl", "models")
 
 
-def _gguf() -> Path:
+def find_gguf() -> Path:
+    """The weights as their package ships them.
+
+    Raises:
+        UserError: the package is not installed.
+    """
     beside = models_folder() / GGUF
     if beside.is_file():
         return beside
@@ -58,7 +63,7 @@ def smollm2_folder() -> Path:
     folder = cache_folder() / "models" / FOLDER
     if folder.is_dir():
         return folder
-    gguf = _gguf()
+    gguf = find_gguf()
     try:
         from filelock import FileLock
     except ImportError:

@@ -89,7 +89,9 @@ def load(
         raise UserError(f"{model} is a PEFT adapter, which needs peft: pip install peft ({error})") from None
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"cannot load the model {model}: {reason}") from error
+        raise UserError(
+            f"cannot load the model {model}: {reason.rstrip('.')}; see `agl doctor --model {model}`"
+        ) from error
     return loaded.to(device), tokenizer
 
 

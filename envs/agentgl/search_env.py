@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import PurePath
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from agl.core import Action, Env, Malformed, Observation, Score, Step, StopReason
 from agl.errors import UserError
@@ -17,10 +17,8 @@ from envs.agentgl import prompts
 from envs.agentgl.actions import Answer, Search
 from envs.agentgl.pools import Found, Pool, PoolOptions, Profile, read_pool
 from envs.agentgl.speech import Speech
-from envs.agentgl.tasks import GraphTask, checked_graph, index_of
+from envs.agentgl.tasks import GraphTaskT, checked_graph, index_of
 from rewards import navigation
-
-GraphTaskT = TypeVar("GraphTaskT", bound=GraphTask)
 
 BUDGETS: dict[Profile, tuple[int, int]] = {"paper": (4, 4), "code": (6, 5)}
 """Searches that are allowed, and that the prompt speaks of: in the released code the two differ."""

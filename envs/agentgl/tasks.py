@@ -1,14 +1,18 @@
 """Tasks of AgentGL: a node whose class, or a pair whose link is asked for; graph, index and pairs come from caches.
 
 A source is a graph by name or folder, with the part of a split behind an `@`: `cora` (its test part), `cora@train`,
-`cora@60-20-20/val`. Tasks hold ids and the hash of the data, so they are small and notice when the data have changed.
+`cora@60-20-20/val`; or several of these with `+` between them, whose tasks come in turn. Tasks hold ids and
+the hash of the data, so they are small and notice when the data have changed.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import get_args
+from itertools import zip_longest
+from pathlib import Path
+from typing import TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +21,7 @@ from agl.core import Task
 from agl.errors import DataError, UserError
 from agl.graphs.embeddings import embed
 from agl.graphs.index import Index
-from agl.graphs.sources import open_graph
+from agl.graphs.sources import SOURCES, open_graph
 from agl.graphs.sources.splits import with_standard_splits
 from agl.graphs.text_graph import Split, TextGraph
 from envs.agentgl.links import Links, link_split
@@ -39,6 +43,9 @@ class GraphTask(Task):
     def train_source(self) -> str:
         """Where the training targets of the same graph and split come from."""
         return f"{self.graph}@train"
+
+
+GraphTaskT = TypeVar("GraphTaskT", bound=GraphTask)
 
 
 class NcTask(GraphTask):
@@ -71,6 +78,10 @@ def node_tasks(source: str | None, seed: int, limit: int | None, env: str) -> li
     Raises:
         DataError: no such graph or split, no labelled node in the part, or classes that differ by case or blanks only.
     """
+    return _in_turn([_nodes(one, name, seed, limit, env) for one, name in _named_sources(source)], limit)
+
+
+def _nodes(source: str, name: str, seed: int, limit: int | None, env: str) -> list[NcTask]:
     place, split, part = read_source(source)
     graph = graph_of(place)
     _check_classes(graph)
@@ -79,11 +90,11 @@ def node_tasks(source: str | None, seed: int, limit: int | None, env: str) -> li
     if not rows:
         known = ", ".join(f"{place}@{name}/{part}" for name in graph.splits)
         cure = f"choose one of its splits: {known}" if known else "give label and split in its nodes.jsonl"
-        raise DataError(f"expected labelled {part} nodes in {source or DEFAULT}, got none; {cure}")
+        raise DataError(f"expected labelled {part} nodes in {source}, got none; {cure}")
     random.Random(f"{env}:{seed}").shuffle(rows)
     return [
         NcTask(
-            id=f"{env}/{_named(graph, place)}/{f'{split}/' if split else ''}{part}/{graph.ids[row]}",
+            id=f"{env}/{name}/{f'{split}/' if split else ''}{part}/{graph.ids[row]}",
             env=env,
             seed=seed,
             graph=place,
@@ -103,6 +114,10 @@ def pair_tasks(source: str | None, seed: int, limit: int | None, env: str) -> li
     Raises:
         DataError: no such graph, or too few edges to split.
     """
+    return _in_turn([_pairs(one, name, seed, limit, env) for one, name in _named_sources(source)], limit)
+
+
+def _pairs(source: str, name: str, seed: int, limit: int | None, env: str) -> list[LpTask]:
     place, split, part = read_source(source)
     if split is not None:
         raise DataError(f"expected {place}@train, @val or @test: pairs have one split, got the split {split!r}")
@@ -115,7 +130,7 @@ def pair_tasks(source: str | None, seed: int, limit: int | None, env: str) -> li
     items = [item for two in zip(linked, unlinked, strict=True) for item in two]
     return [
         LpTask(
-            id=f"{env}/{_named(graph, place)}/{part}/{u}-{v}",
+            id=f"{env}/{name}/{part}/{u}-{v}",
             env=env,
             seed=seed,
             graph=place,
@@ -144,8 +159,45 @@ def read_source(source: str | None) -> tuple[str, str | None, Split]:
     return text, None, "test"
 
 
-def _named(graph: TextGraph, place: str) -> str:
-    return graph.name or place
+def read_sources(source: str | None) -> list[str]:
+    """The sources that `+` joins, in order; a folder may have a + in its name where it stands alone.
+
+    Raises:
+        DataError: nothing beside a `+`.
+    """
+    text = source or DEFAULT
+    place = read_source(text)[0]
+    if "+" not in text or place in SOURCES or Path(place).is_dir():
+        return [text]
+    found = [one.strip() for one in text.split("+")]
+    if not all(found):
+        raise DataError(f"expected graphs with + between them, got {text!r}; write for example cora@train+wikics@train")
+    return found
+
+
+def _named_sources(source: str | None) -> list[tuple[str, str]]:
+    """Each source of a list, and what the ids of its tasks call its graph: the place where several have one name."""
+    sources = read_sources(source)
+    seen: dict[tuple[str, str | None, Split], str] = {}
+    places: dict[str, set[str]] = {}
+    for one in sources:
+        place, split, part = read_source(one)
+        graph = graph_of(place)
+        other = seen.setdefault((graph.content_hash, split, part), one)
+        if other is not one:
+            raise DataError(f"expected different graphs or parts in {source}, got {other} and {one}; leave one out")
+        places.setdefault(graph.name or place, set()).add(place)
+    found = []
+    for one in sources:
+        place = read_source(one)[0]
+        name = graph_of(place).name or place
+        found.append((one, name if len(places[name]) == 1 else place))
+    return found
+
+
+def _in_turn(lists: Sequence[Sequence[GraphTaskT]], limit: int | None) -> list[GraphTaskT]:
+    """The first of each list, then the second, and so on; a list that has ended is passed over."""
+    return [task for turn in zip_longest(*lists) for task in turn if task is not None][:limit]
 
 
 def _check_classes(graph: TextGraph) -> None:

@@ -279,7 +279,7 @@ class ReaganEnv(Env[ReaganTask]):
         if label is None:
             allowed = ", ".join(self.labels.shown)
             return self._fault("bad_label", f"{str(action.predicted_label)[:80]!r} is none of {allowed}")
-        if self.place.is_train:
+        if self.place.is_train and not self.task.is_example:
             return self._fault("train_update", "the label of a training node is known and cannot be set")
         if self._predicting:
             self._label = label

@@ -19,7 +19,7 @@ from agl.graphs.data_check import check
 from agl.graphs.embeddings import embed
 from agl.graphs.index import Index
 from agl.graphs.sources import SOURCES, open_graph
-from agl.graphs.sources.splits import OWN, named_split
+from agl.graphs.sources.splits import OWN, canonical, named_split
 from agl.graphs.text_graph import SPLITS, Codes, TextGraph
 
 DEFAULT = "networkx-docs"
@@ -36,6 +36,7 @@ class ReaganTask(Task):
     node: str
     gold: int = Field(description="Its class, an index into the class names of the graph. Hidden.")
     labelled_neighbours: int = Field(description="Number of its neighbours in the training part.")
+    is_example: bool = Field(default=False, description="A training node that demonstrates a prediction.")
 
     @property
     def bucket(self) -> str:
@@ -78,6 +79,8 @@ def tasks(source: str | None, seed: int, limit: int | None) -> Sequence[ReaganTa
     data, split = _parts(source or DEFAULT)
     try:
         graph = open_graph(data)
+        if not (graph.labels >= 0).any():
+            raise DataError(f"expected a graph whose nodes have labels, got {data} without any; choose another")
         opened = OpenSplit(graph, named_split(graph, split, seed, written="@"))
     except DataError:
         raise
@@ -118,7 +121,8 @@ def _examples(opened: OpenSplit, data: str, split: str, seed: int, count: int) -
     rows = np.flatnonzero(opened.train).tolist()
     random.Random(f"reagan-examples:{seed}").shuffle(rows)
     made = (_task(opened, row, data, split, seed) for row in rows)
-    return tuple(islice((one for one in made if one.bucket == "2-3"), count))
+    fitting = islice((one for one in made if one.bucket == "2-3"), count)
+    return tuple(one.model_copy(update={"is_example": True}) for one in fitting)
 
 
 def open_split(task: ReaganTask) -> OpenSplit:
@@ -156,7 +160,7 @@ def _parts(source: str) -> tuple[str, str]:
     data, at, split = source.rpartition("@")
     if source in SOURCES or Path(source).is_dir() or not (at and data and split):
         return source, OWN
-    return data, split
+    return data, canonical(split)
 
 
 _checked: set[str] = set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections.abc import Callable, Sequence
 
@@ -12,7 +11,7 @@ from pydantic import BaseModel
 from rich.table import Table
 
 from agl.errors import UserError
-from agl.graphs.sources.splits import PLANETOID, is_planetoid, is_random, named_split
+from agl.graphs.sources.splits import PLANETOID, canonical, is_planetoid, is_random, named_split
 from agl.graphs.text_graph import Codes, IntArray, Labels, TextGraph
 from eval.baselines.cells import Asked, Cell, cells, content_of, split_hash, versions
 from eval.baselines.problem import Features, NodeProblem
@@ -96,7 +95,7 @@ def baselines(
     Raises:
         UserError: as `split_codes` and `cells`; a split without test nodes that have a label.
     """
-    kinds = list(dict.fromkeys(map(_canonical, splits))) or default_splits(graph)
+    kinds = list(dict.fromkeys(map(canonical, splits))) or default_splits(graph)
     drawn = {kind: split_codes(graph, kind, count, seed) for kind in kinds}
     about = [_kind(graph, kind, codes) for kind, codes in drawn.items()]
     wanted = [
@@ -144,10 +143,6 @@ def split_codes(graph: TextGraph, kind: str, count: int, seed: int) -> list[Code
     """
     seeds = range(seed, seed + count) if is_random(kind) else [seed]
     return [named_split(graph, kind, one, written="--split ") for one in seeds]
-
-
-def _canonical(kind: str) -> str:
-    return kind.replace("-", "/") if re.fullmatch(r"[\d.]+-[\d.]+-[\d.]+", kind) else kind
 
 
 def _kind(graph: TextGraph, kind: str, splits: Sequence[Codes]) -> SplitKind:

@@ -23,6 +23,11 @@ _FRACTIONS = re.compile(r"\d+(\.\d+)?([/-]\d+(\.\d+)?){2}")
 _BY_CLASS = re.compile(r"(\d+)-per-class")
 
 
+def canonical(kind: str) -> str:
+    """One way to write a split: `A/B/C` for fractions, also where they are given as `A-B-C`; else `kind` itself."""
+    return kind.replace("-", "/") if _FRACTIONS.fullmatch(kind) else kind
+
+
 def is_random(kind: str) -> bool:
     """Whether `named_split` draws a split of this name from its seed."""
     return bool(_FRACTIONS.fullmatch(kind) or _BY_CLASS.fullmatch(kind))
