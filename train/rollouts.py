@@ -20,10 +20,10 @@ from agl.policies.token_dialogue import Generated, LocalEncoder, Request, TokenD
 from agl.rollout import Job, Limits, rollout_with_retries, rollouts
 from agl.tokens import TokenLog
 from agl.trace import Episode
+from train.blocking_calls import blocking_calls_end
 from train.branching import Branch, Member, Point, Tree, Window, spliced, top_entropy
 from train.options import Branching, EpisodeArguments
 from train.plan import Setting
-from train.watchdog import blocking_calls_end
 
 
 class Sampler(Protocol):
