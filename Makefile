@@ -47,6 +47,7 @@ bench: install
 	$(BIN)/python benchmarks/graphs.py
 	$(BIN)/python benchmarks/retrieval.py
 	HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/reagan.py
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python benchmarks/training.py
 	$(PIP) install --quiet $(PINS) --editable '.[bench]'
 	$(BIN)/python benchmarks/grit.py
 
