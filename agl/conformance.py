@@ -232,8 +232,20 @@ def actions_describe_themselves(env_class: EnvClass) -> None:
                 assert dialect.parse(dialect.write(sample)) == [sample], f"{sample!r} is lost under {name}"
 
 
+def grouping_needs_no_episode(env_class: EnvClass) -> None:
+    """`facets` and `cluster` are asked of the class, after all episodes are over."""
+    for task in _tasks(env_class):
+        try:
+            facets, cluster = env_class.facets(task), env_class.cluster(task)
+        except TypeError as error:
+            raise AssertionError(f"facets and cluster must be class methods: (cls, task); got {error}") from None
+        assert all(isinstance(text, str) for pair in facets.items() for text in pair), f"facets are texts: {facets!r}"
+        assert isinstance(cluster, str), f"a cluster is a text: {cluster!r}"
+
+
 CHECKS: tuple[Callable[[EnvClass], None], ...] = (
     tasks_are_data,
+    grouping_needs_no_episode,
     tasks_do_not_depend_on_the_limit,
     unknown_data_is_refused,
     oracle_scores_one,

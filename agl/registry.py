@@ -48,7 +48,15 @@ def env_class(name: str) -> type[Env[Any]]:
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of: {', '.join(sorted(ENVS))}"
         raise UserError(f"expected the name of an environment, got {name!r}; {hint}")
     module, _, attribute = ENVS[name].partition(":")
-    found = getattr(guarded_import(module), attribute, None)
+    try:
+        found = getattr(guarded_import(module), attribute, None)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise UserError(
+            f"expected the module {module} of the environment {name!r}, got none of that name; "
+            "correct the registration, or put its folder on PYTHONPATH"
+        ) from None
     if not (isinstance(found, type) and issubclass(found, Env)):
         raise UserError(
             f"expected {ENVS[name]} to be an Env class, got {found!r}; correct the registration of {name!r}"

@@ -14,11 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from agl.core import Env, Frozen
-from agl.errors import DataError
+from agl.errors import DataError, UserError
 from agl.graphs.naming import natural_key
 from agl.json_text import dumps
 from agl.policies.pipeline import model_calls
-from agl.registry import env_class
+from agl.registry import ENVS, env_class
 from agl.run_folder import CONFIG, EPISODES, SUMMARY, TRAINING, read_object
 from agl.stats import mcnemar, paired
 from agl.trace import Episode, read_episodes
@@ -122,15 +122,22 @@ def run_config(folder: Path) -> dict[str, Any]:
     return read_object(folder / CONFIG)
 
 
-def compare(a: Path, b: Path) -> Comparison:
+def compare(a: str | Path, b: str | Path) -> Comparison:
     """Compare the runs in two folders on the keys (task id, attempt) that both have.
 
     Raises:
         DataError: a folder without a finished run, or runs that cannot be compared: of different environments, of
             different tasks, or without a common scored key.
+        UserError: their environment is not registered here.
     """
+    a, b = Path(a), Path(b)
     configs = run_config(a), run_config(b)
     _check_comparable(a, b, *configs)
+    if configs[0]["env"] not in ENVS:
+        raise UserError(
+            f"expected runs of a registered environment, got runs of {configs[0]['env']!r}, whose class says what is "
+            "paired; in Python call agl.registry.register first, then eval.compare.compare(A, B)"
+        )
     env = env_class(configs[0]["env"])
     one, two = (_read(env, folder, config) for folder, config in zip((a, b), configs, strict=True))
     common = sorted(one.values.keys() & two.values.keys())

@@ -40,7 +40,8 @@ def plan(
     from train.program import require_libraries
 
     values = read_yaml(config)
-    if "policy" in values:
+    # Training configs name a model; their environment stands in `environment`.
+    if "policy" in values or ("env" in values and "model_name_or_path" not in values):
         guarded_import("eval.cost").show(config, set_ or (), _rates(rates), as_json=as_json)
         return
     if set_ or rates:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from agl.errors import UserError
 from agl.graphs.text_graph import SPLITS, TextGraph, TextGraphError
 
 LINKED_FACTOR = 1.5
@@ -138,10 +139,16 @@ def card(graph: TextGraph) -> dict[str, Any]:
 
 
 def check_folder(path: str | Path, *, seed: int = 0) -> Report:
-    """`check` of a folder, with all lines that cannot be used and stale counts and checksum of its `meta.json`."""
+    """`check` of a folder, with all lines that cannot be used and stale counts and checksum of its `meta.json`.
+
+    Raises:
+        UserError: no folder, or none in a format that is known.
+    """
     from agl.graphs.sources.folder import NODES, problems, read_folder, stated
 
     folder = Path(path)
+    if not any((folder / name).is_file() for name in (NODES, "node_info.csv")):
+        raise UserError(f"expected a folder with {NODES} and edges.tsv, got {folder} without {NODES}; see docs/data.md")
     if (folder / NODES).is_file() or not (folder / "node_info.csv").is_file():
         refused = problems(folder)
         if refused:

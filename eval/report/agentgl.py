@@ -15,7 +15,7 @@ from envs.agentgl.prompts import plain
 from envs.agentgl.tasks import GraphTask, LpTask, NcTask, checked_graph, graph_of
 from eval.report.charts import Figure, Value, bars, forest
 from eval.report.neighbourhood import neighbourhood
-from eval.report.plots import confusion, mean, mean_part
+from eval.report.plots import mean, mean_part
 from eval.report.records import Row
 from eval.report.views import Drawing, EnvView, Look, plain_look
 
@@ -111,8 +111,6 @@ def plots(rows: Sequence[Row]) -> list[Figure]:
                 caption="Means over episodes.",
             )
         )
-    for policy, mine in by_policy.items():
-        found.append(confusion(mine, f", {policy}" if len(policies) > 1 else "", "answer", "none"))
     return found
 
 

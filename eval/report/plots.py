@@ -42,13 +42,17 @@ def figures(records: Records, view: EnvView) -> list[Figure]:
 
 
 def _scores(records: Records) -> list[Figure]:
-    """The metrics within [0, 1] that the tables of `agl eval` show, side by side."""
+    """The metrics within [0, 1] for every policy that the tables of `agl eval` show, side by side."""
     shown = {"score", *(env_class(records.env).metrics if records.env in ENVS else ())}
     rows: dict[str, dict[str, Value]] = {}
+    beyond: set[str] = set()
     for player in records.players:
         for name, metric in (player.summary.metrics if player.summary is not None else {}).items():
-            if (name in shown or name.startswith(_DERIVED)) and _is_share(metric):
+            if name in shown or name.startswith(_DERIVED):
+                if not _is_share(metric):
+                    beyond.add(name)
                 rows.setdefault(name, {})[player.name] = Value(metric.value, metric.low, metric.high)
+    rows = {name: values for name, values in rows.items() if name not in beyond}
     if not rows:
         return []
     series = [player.name for player in records.players]
@@ -138,10 +142,10 @@ def _by_policy(counts: Mapping[str, int], policies: Sequence[str]) -> dict[str, 
     return {policy: float(counts.get(policy, 0)) for policy in policies}
 
 
-def confusion(rows: Sequence[Row], suffix: str, label: str = "predicted", silent: str = "(no answer)") -> Figure:
-    """Gold classes against what stands in `label`; where that is missing or `silent`, there was no answer."""
-    answers = [(row.labels["gold"], row.labels.get(label, silent)) for row in rows if "gold" in row.labels]
-    pairs = Counter((true, "(no answer)" if said == silent else said) for true, said in answers)
+def confusion(rows: Sequence[Row], suffix: str) -> Figure:
+    """Gold classes against those of the label `predicted`; where it is missing, there was no answer."""
+    answers = [(row.labels["gold"], row.labels.get("predicted", "(no answer)")) for row in rows if "gold" in row.labels]
+    pairs = Counter(answers)
     gold = Counter(true for true, _ in answers)
     classes = sorted(sorted(gold), key=lambda name: -gold[name])[:_MOST_CLASSES]
     others = {said for _, said in pairs} - set(classes)
