@@ -125,3 +125,26 @@ def test_without_its_libraries_training_says_what_to_install(tmp_path: Path, pro
     assert done.returncode == 2, done.stderr
     (said,) = done.stderr.strip().splitlines()
     assert said.endswith("training needs torch, trl, which this Python lacks: pip install 'agl[train]'")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("per_device_train_batch_size", 0),
+        ("gradient_accumulation_steps", 1.5),
+        ("max_steps", 0),
+        ("num_train_epochs", 0),
+        ("num_train_epochs", float("inf")),
+        ("max_length", "long"),
+    ],
+)
+def test_numbers_without_a_step_are_refused(tmp_path: Path, name: str, value: Any) -> None:
+    with pytest.raises(UserError, match=f"option {name}: expected a .*number.* got {value!r}"):
+        plan_file(changed(tmp_path, model_name_or_path="Qwen/Qwen3-4B-Base", **{name: value}))
+
+
+def test_rows_that_fill_no_batch_are_refused(tmp_path: Path) -> None:
+    given = {"model_name_or_path": "Qwen/Qwen3-4B-Base", "dataloader_drop_last": True}
+    assert plan_file(changed(tmp_path, **given, per_device_train_batch_size=5), ranks=2).steps_per_epoch == 1
+    with pytest.raises(UserError, match="a batch takes 12 rows, got 10"):
+        plan_file(changed(tmp_path, **given, per_device_train_batch_size=6), ranks=2)

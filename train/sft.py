@@ -35,12 +35,13 @@ def main(argv: list[str]) -> None:
     from train.demonstrations import labelled
     from train.plan import tokenizer_template
     from train.program import checkpoint, init_kwargs, refuse_finished
-    from train.sft_options import read_arguments, refuse_inert
+    from train.sft_options import check_numbers, read_arguments, refuse_inert
     from train.sft_plan import demonstrated, episode_arguments, make_plan
 
     arguments, sft, model = read_arguments(argv)
     values = {field.name: getattr(sft, field.name) for field in dataclasses.fields(sft)}
     refuse_inert(values, model.attn_implementation)
+    check_numbers(values)
     if arguments.save_merged and not model.use_peft:
         raise UserError("option save_merged: without use_peft there is nothing to merge; leave it out")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 
 from agl.errors import UserError
 from train import options
@@ -120,6 +120,15 @@ REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
 }
 """Options of SFTConfig that would be read and do nothing: name -> (values allowed, what to do)."""
 
+_Count = Annotated[int, Field(ge=1)]
+_NUMBERS: tuple[tuple[str, Any, str], ...] = (
+    ("per_device_train_batch_size", _Count, "a whole number of at least 1"),
+    ("gradient_accumulation_steps", _Count, "a whole number of at least 1"),
+    ("max_steps", _Count | Literal[-1], "a whole number of at least 1, or -1 to go by num_train_epochs"),
+    ("num_train_epochs", Annotated[float, Field(gt=0, allow_inf_nan=False)], "a number above 0"),
+    ("max_length", _Count | None, "a whole number of at least 1, or null for no limit"),
+)
+
 _FLASH = ("flash_attention", "kernels-community")
 
 
@@ -142,6 +151,22 @@ def refuse_inert(sft: Mapping[str, Any], attention: str | None) -> None:
             )
     if sft["packing"] and sft["max_length"] is None:
         raise UserError("option packing: expected max_length, the length of a packed sequence, got none; set it")
+
+
+def check_numbers(sft: Mapping[str, Any]) -> None:
+    """Refuse numbers with which no step could be counted.
+
+    Args:
+        sft: values of SFTConfig fields.
+
+    Raises:
+        UserError: names the option and what it may be.
+    """
+    for name, legal, said in _NUMBERS:
+        try:
+            TypeAdapter(legal).validate_python(sft[name], strict=True)
+        except ValidationError:
+            raise UserError(f"option {name}: expected {said}, got {sft[name]!r}; correct it") from None
 
 
 def read_arguments(argv: Sequence[str]) -> tuple[SftArguments, Any, Any]:

@@ -17,7 +17,7 @@ from train.demonstrations import Demonstration, check_prompt, expert, read, toke
 from train.memory import MemoryPlan, memory_plan, model_config
 from train.options import EpisodeArguments
 from train.plan import setting, tokenizer_template
-from train.sft_options import SftArguments, check_file, refuse_inert
+from train.sft_options import SftArguments, check_file, check_numbers, refuse_inert
 
 
 @dataclass(frozen=True)
@@ -217,10 +217,19 @@ def _fitting(
 
 
 def steps(rows: int, sft: Mapping[str, Any], *, ranks: int) -> tuple[int, int]:
-    """(steps of an epoch, of the run), as the trainer counts them."""
-    batches = rows / (sft["per_device_train_batch_size"] * ranks)
-    whole = math.floor(batches) if sft["dataloader_drop_last"] else math.ceil(batches)
-    per_epoch = max(1, math.ceil(whole / sft["gradient_accumulation_steps"]))
+    """(steps of an epoch, of the run), as the trainer counts them.
+
+    Raises:
+        UserError: too few rows for one batch.
+    """
+    batch = sft["per_device_train_batch_size"] * ranks
+    whole = rows // batch if sft["dataloader_drop_last"] else math.ceil(rows / batch)
+    if not whole:
+        raise UserError(
+            f"option dataloader_drop_last: a batch takes {batch} rows, got {rows}, so all would be dropped; leave it "
+            "out, or lower per_device_train_batch_size"
+        )
+    per_epoch = math.ceil(whole / sft["gradient_accumulation_steps"])
     total = sft["max_steps"] if sft["max_steps"] > 0 else math.ceil(sft["num_train_epochs"] * per_epoch)
     return per_epoch, total
 
@@ -265,6 +274,7 @@ def plan_file(file: Path, *, ranks: int | None = None, accelerate: Path | None =
     sft |= {"use_cpu": given.get("use_cpu"), "fp16": given.get("fp16")}
     sft["bf16"] = given.get("bf16", not given.get("fp16"))
     refuse_inert(sft, model["attn_implementation"])
+    check_numbers(sft)
     rows: list[Row] | int
     try:
         name, revision = str(model["model_name_or_path"]), model["model_revision"]
