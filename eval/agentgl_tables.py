@@ -86,7 +86,7 @@ def table(
 
 
 def read_runs(path: Path) -> list[Run]:
-    """The run in a folder, or all runs below it; one over several graphs is one for each.
+    """The run in a folder, or all runs below it; one over several graphs or splits is one for each.
 
     Raises:
         DataError: no run there, a run of another environment, or one without a sample.
@@ -95,20 +95,22 @@ def read_runs(path: Path) -> list[Run]:
 
 
 def _read_runs(folder: Path) -> list[Run]:
-    """The run in a folder, one for each of its graphs."""
+    """The run in a folder, one for each of its graphs and their splits."""
     found = scored_run(folder, NAMES, "AgentGL")
     config, scored = found.config, found.episodes
     options = config.get("env_options") or {}
     told = [f"{name}={value}" for name, value in sorted(options.items())]
-    by_graph: dict[tuple[str, bool], list[Episode]] = {}
+    by_source: dict[tuple[str, str | None, bool], list[Episode]] = {}
     for episode in scored:
-        by_graph.setdefault((str(episode.task["graph"]), episode.task["part"] == "train"), []).append(episode)
+        task = episode.task
+        source = (str(task["graph"]), task.get("split"), task["part"] == "train")
+        by_source.setdefault(source, []).append(episode)
     metric = read_object(folder / SUMMARY)["metrics"].get("probe_auc") if (folder / SUMMARY).is_file() else None
-    # It is of all pairs of the run, so of no graph where they are of several.
-    auc = None if metric is None or len(by_graph) > 1 else Figure(**metric)
+    # It is of all pairs of the run, so of no source where they are of several.
+    auc = None if metric is None or len(by_source) > 1 else Figure(**metric)
     runs = []
-    for (place, train), episodes in by_graph.items():
-        said = [*told, *["train"] * train]
+    for (place, split, train), episodes in by_source.items():
+        said = [*told, *([split] if split else []), *["train"] * train]
         note = f" ({', '.join(said)})" if said else ""
         runs.append(Run(str(config["env"]), str(config["policy"]), Path(place).name, note, tuple(episodes), auc))
     return runs
@@ -169,7 +171,9 @@ def _accuracy(runs: Sequence[Run], graphs: Sequence[str], baselines: Sequence[st
 def _baseline(runs: Sequence[Run], model: str) -> Figure | None:
     """Accuracy of `model` on the targets of `runs`, all of one graph."""
     if len({run.targets for run in runs}) > 1:
-        raise DataError(f"expected runs over the same nodes of {runs[0].graph}, got others; show them one by one")
+        raise DataError(
+            f"expected runs over the same nodes of {runs[0].graph}, got others; evaluate and show them one by one"
+        )
     asked = {episode.task["id"]: episode.task for episode in runs[0].episodes}
     tasks = [NcTask.model_validate(task) for task in asked.values()]
     graph = graph_of(tasks[0].graph)

@@ -105,3 +105,17 @@ def test_a_run_over_two_graphs_has_a_column_for_each(two: tuple[Path, Path], tmp
     evaluate("agentgl-nc", Oracle(), data=f"{red}@train", limit=1, out=trained)
     (trained / TRAINING).write_text(json.dumps({"env": "agentgl-nc", "data": f"{red}@train+{blue}@train"}))
     assert trained_graphs(f"hf:{trained}") == ("blue", "red")
+
+
+def test_splits_of_one_graph_are_runs_of_their_own(two: tuple[Path, Path], tmp_path: Path) -> None:
+    red, _ = two
+    ids = [str(row) for row in range(60)]
+    halves = {"a": {"train": ids[:30], "test": ids[30:]}, "b": {"train": ids[30:], "test": ids[:30]}}
+    (red / "splits.json").write_text(json.dumps(halves))
+    graph = graph_of(str(red))
+    evaluate("agentgl-nc", Oracle(), data=f"{red}@a/test+{red}@b/test", out=tmp_path / "both")
+    joined = read_runs(tmp_path / "both")
+    assert [(run.name, len(run.episodes)) for run in joined] == [("oracle (a)", 30), ("oracle (b)", 30)]
+    assert {graph.index_of(episode.task["node"]) < 30 for episode in joined[0].episodes} == {False}
+    with pytest.raises(DataError, match="same nodes"):
+        tables(joined, ["vote"], published=False)
