@@ -63,7 +63,7 @@ def load_config(
         _merge(merged, _parse_override(override))
         _check_keys(model, merged, f"in --set {override}")
     try:
-        return model.model_validate_json(json.dumps(merged, default=str), strict=True)
+        return model.model_validate_json(json.dumps(merged, default=_plain), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or model.__name__
@@ -73,8 +73,13 @@ def load_config(
         raise UserError(f"option {place}: {said}, got {first['input']!r}; correct it") from None
 
 
+def _plain(value: Any) -> Any:
+    """What JSON has for a value of Python: the number that a NumPy scalar holds, else its text."""
+    return value.item() if type(value).__module__ == "numpy" and value.ndim == 0 else str(value)
+
+
 def checked_options(make: Callable[..., Any], options: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """`options` as keyword arguments of `make`, each of the type that its annotation says.
+    """`options` as keyword arguments of `make`, each of the type that its annotation says (a NumPy number made plain).
 
     Args:
         what: names `make` in the messages, such as `the environment grit`.
@@ -85,21 +90,22 @@ def checked_options(make: Callable[..., Any], options: Mapping[str, Any], what: 
     parameters = inspect.signature(make, eval_str=True).parameters.values()
     named = {one.name: one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
     takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    checked = dict(options)
     legal = [one.name for one in named.values() if one.kind is one.KEYWORD_ONLY or one.default is not one.empty]
     for option, value in options.items():
         if option not in legal and (option in named or not takes_any):
-            near = difflib.get_close_matches(option, legal, n=1)
+            near = difflib.get_close_matches(str(option), legal, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"legal: {', '.join(legal) or 'none'}"
             raise UserError(f"expected an option of {what}, got {option!r}; {hint}")
         if option not in named or named[option].annotation is inspect.Parameter.empty:
             continue
         try:
-            _adapter(named[option].annotation).validate_python(value, strict=True)
+            checked[option] = _adapter(named[option].annotation).validate_python(value, strict=True)
         except ValidationError as error:
             said = error.errors(include_url=False)[0]["msg"]
             said = said[0].lower() + said[1:]
             raise UserError(f"option {option} of {what}: {said}, got {value!r}; correct it") from None
-    return dict(options)
+    return checked
 
 
 def _adapter(annotation: Any) -> TypeAdapter[Any]:

@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
+from agl.config import load_config
 from agl.errors import UserError
 from agl.explain import explained
 from agl.messages import Prompt
@@ -19,7 +21,7 @@ from agl.policies.policy import Dialogue, Play, Policy, Sampling
 from agl.registry import env_class
 from agl.rollout import Limits
 from agl.run_folder import folder_name
-from eval.commands import check_policies
+from eval.commands import EvalConfig, check_policies
 from eval.progress import shown
 from eval.run import Run
 from eval.runner import LIMITS, Progress, plan
@@ -74,34 +76,57 @@ def evaluate(
         InfraError: the machinery failed; finished episodes are kept, `resume` goes on.
         KeyboardInterrupt: after all finished episodes were written.
     """
+    _check_type("policy", policy, (str, Policy), "the name of a policy or a policy object")
+    _check_type("sampling", sampling, Sampling, "agl.Sampling(...)")
+    _check_type("limits", limits, Limits, "agl.Limits(...)")
+    for option, value in (("env_options", env_options), ("policy_options", policy_options)):
+        _check_type(option, value, (Mapping, NoneType), "a map of names to values")
+    name = policy.name if isinstance(policy, Policy) else policy
+    chosen = load_config(
+        EvalConfig,
+        values={
+            "env": env,
+            "policy": name,
+            "data": data,
+            "limit": limit,
+            "attempts": attempts,
+            "seed": seed,
+            "dialect": dialect,
+            "concurrency": concurrency,
+            "shots": shots,
+            "out": out,
+            "sampling": vars(sampling),
+            "limits": vars(limits),
+        },
+    )
     if resume and out is None:
         raise UserError("expected out=RUN with resume=True, got none; name the run folder to continue")
+    settings = chosen.sampling
     if isinstance(policy, Policy):
-        sampling = getattr(policy, "sampling", sampling)
+        settings = getattr(policy, "sampling", settings)
         if policy_options:
             raise UserError("expected policy_options with the name of a policy, got a policy object; leave them out")
     else:
         check_policies([policy], env_class(env).players)
     checked = plan(
         env,
-        data=None if data is None else str(data),
-        limit=limit,
-        attempts=attempts,
-        seed=seed,
+        data=chosen.data,
+        limit=chosen.limit,
+        attempts=chosen.attempts,
+        seed=chosen.seed,
         dialect=dialect,
-        concurrency=concurrency,
-        shots=shots,
-        limits=limits,
-        sampling=sampling,
+        concurrency=chosen.concurrency,
+        shots=chosen.shots,
+        limits=chosen.limits,
+        sampling=settings,
         env_options=env_options,
     )
-    name = policy if isinstance(policy, str) else policy.name
     folder = checked.folder(name, Path(out) if out is not None else _new_folder(env, name), resume=resume)
 
     def make() -> Policy:
         if isinstance(policy, Policy):
             return _Lent(policy)
-        return build_policy(policy, sampling, players=checked.env.players, **(policy_options or {}))
+        return build_policy(policy, settings, players=checked.env.players, **(policy_options or {}))
 
     try:
         with shown(f"{env}, {name}", console(stderr=True)) if progress else nullcontext() as on_episode:
@@ -111,6 +136,11 @@ def evaluate(
             raise
         raise said from error
     return Run(folder.path)
+
+
+def _check_type(name: str, value: object, legal: type | tuple[type, ...], said: str) -> None:
+    if not isinstance(value, legal):
+        raise UserError(f"option {name}: expected {said}, got {value!r}; correct it")
 
 
 class _Lent(Policy):

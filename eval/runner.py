@@ -112,8 +112,8 @@ def plan(
     """
     _check_numbers(limit, attempts, concurrency, shots, limits, sampling)
     env = env_class(env_name)
-    options = dict(env_options or {})
-    instance = _instance(env, env_name, options)
+    options = checked_options(env, env_options or {}, f"the environment {env_name}")
+    instance = env(**options)
     chosen = dialect_for(instance, dialect)
     tasks = list(env.tasks(data, seed=seed, limit=limit))
     source = data or "its default data"
@@ -162,10 +162,6 @@ def _check_numbers(
             raise UserError(f"expected {name} of at least {least:g}, got {value}; choose another number")
     if sampling is not None and not 0 < sampling.top_p <= 1:
         raise UserError(f"expected sampling.top_p above 0 and up to 1, got {sampling.top_p}; choose another number")
-
-
-def _instance(env: type[Env[Any]], name: str, options: Mapping[str, Any]) -> Env[Any]:
-    return env(**checked_options(env, options, f"the environment {name}"))
 
 
 def _first_prompt(env: Env[Any], task: Task, dialect: Dialect, shots: int) -> list[str]:

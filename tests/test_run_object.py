@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import agl
@@ -133,6 +134,15 @@ def test_default_folders_of_one_second_do_not_collide(tmp_path: Path, monkeypatc
         ({"policy_options": {"speed": 1}}, "got 'speed'"),
         ({"policy": Oracle(), "policy_options": {"speed": 1}}, "leave them out"),
         ({"resume": True, "out": None}, "name the run folder"),
+        ({"env": None}, "option env: input should be a valid string"),
+        ({"policy": ["oracle", "random"]}, "option policy: expected the name of a policy or a policy object"),
+        ({"limit": "3"}, "option limit: input should be a valid integer, got '3'"),
+        ({"seed": None}, "option seed: input should be a valid integer"),
+        ({"concurrency": 2.5}, "option concurrency: input should be a valid integer"),
+        ({"sampling": {"temperature": 1}}, "option sampling: expected agl.Sampling(...)"),
+        ({"sampling": agl.Sampling(temperature="hot")}, "option sampling.temperature: input should be a valid number"),  # type: ignore[arg-type]
+        ({"env_options": {1: 2}}, "got 1"),
+        ({"env_options": "fast"}, "option env_options: expected a map"),
     ],
 )
 def test_a_wrong_argument_is_one_sentence(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
@@ -142,6 +152,23 @@ def test_a_wrong_argument_is_one_sentence(tmp_path: Path, arguments: dict[str, A
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    run = agl.evaluate(
+        "toy",
+        "oracle",
+        limit=np.int64(2),
+        seed=np.int32(1),
+        sampling=agl.Sampling(temperature=np.float32(0.5)),
+        out=tmp_path / "run",
+        progress=False,
+    )
+    assert (run.config["limit"], run.config["seed"], run.config["sampling"]["temperature"]) == (2, 1, 0.5)
+    run = agl.evaluate(
+        "grit", "oracle", limit=1, env_options={"rho_err": np.float32(-0.5)}, out=tmp_path / "grit", progress=False
+    )
+    assert run.config["env_options"] == {"rho_err": -0.5}
 
 
 def test_what_is_not_there_is_no_attribute() -> None:
