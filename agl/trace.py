@@ -102,6 +102,20 @@ def read_episodes(path: Path) -> Iterator[Episode]:
         yield episode
 
 
+def counted_episodes(path: Path) -> Iterator[Episode]:
+    """Of each key the last sample, else the last failure, in file order; reads the file twice, a line at a time.
+
+    Raises:
+        DataError: as `read_episodes`.
+    """
+    counted: dict[tuple[str, int], tuple[int, bool]] = {}
+    for place, episode in enumerate(read_episodes(path)):
+        if episode.is_sample or not counted.get(episode.key, (0, False))[1]:
+            counted[episode.key] = place, episode.is_sample
+    places = {place for place, _ in counted.values()}
+    yield from (episode for place, episode in enumerate(read_episodes(path)) if place in places)
+
+
 def _records(path: Path) -> Iterator[tuple[Episode, int]]:
     """Each episode with the offset of its line; one line in memory at a time."""
     start = 0

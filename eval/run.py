@@ -10,10 +10,11 @@ from typing import Any
 import jinja2
 from pydantic import ValidationError
 
-from agl.errors import DataError
+from agl.core import Env
+from agl.errors import DataError, UserError
 from agl.registry import ENVS, env_class
-from agl.run_folder import EPISODES, SUMMARY, read_object
-from agl.trace import Episode, read_episodes
+from agl.run_folder import EPISODES, SUMMARY, TRAINING, read_object
+from agl.trace import Episode, counted_episodes
 from eval.compare import run_config
 from eval.frame import frame
 from eval.show import find
@@ -44,9 +45,8 @@ class Run:
             DataError: the run is not finished, or its summary cannot be read.
         """
         if not self._is_finished:
-            raise DataError(
-                f"expected a finished run in {self.path}, got one without {SUMMARY}; evaluate it again with resume=True"
-            )
+            cure = "evaluate its checkpoints" if self._is_training else "evaluate it again with resume=True"
+            raise DataError(f"expected a finished run in {self.path}, got one without {SUMMARY}; {cure}")
         try:
             return Summary.model_validate(read_object(self.path / SUMMARY))
         except ValidationError as error:
@@ -60,28 +60,29 @@ class Run:
     def _is_finished(self) -> bool:
         return (self.path / SUMMARY).is_file()
 
+    @property
+    def _is_training(self) -> bool:
+        return (self.path / TRAINING).is_file()
+
     def episodes(self) -> Iterator[Episode]:
         """Every episode in file order, one in memory at a time; of several records of one the last sample counts.
 
         Raises:
-            DataError: a record cannot be read.
+            DataError: a record cannot be read, or the records of a finished run are gone.
         """
         file = self.path / EPISODES
-        if not file.is_file():
-            return
-        places: dict[tuple[str, int], tuple[int, bool]] = {}
-        for place, episode in enumerate(read_episodes(file)):
-            if episode.is_sample or not places.get(episode.key, (0, False))[1]:
-                places[episode.key] = place, episode.is_sample
-        chosen = {place for place, _ in places.values()}
-        yield from (episode for place, episode in enumerate(read_episodes(file)) if place in chosen)
+        if file.is_file() or self._is_finished:
+            yield from counted_episodes(file)
 
     def episode(self, task_id: str, attempt: int | None = None) -> Episode:
         """The episode of one task; None is the first attempt.
 
         Raises:
+            UserError: `task_id` is no text.
             DataError: there is no such episode; the nearest ids are named.
         """
+        if not isinstance(task_id, str):
+            raise UserError(f"expected the id of a task as text, got {task_id!r}; take one of run.to_pandas()['id']")
         return find(self.path, task_id, attempt)[0]
 
     def to_pandas(self) -> Any:
@@ -91,24 +92,31 @@ class Run:
             UserError: pandas is not installed.
             DataError: a record cannot be read.
         """
-        return frame(self.episodes(), env_class(self.config["env"]) if self.config.get("env") in ENVS else None)
+        return frame(self.episodes(), _known_env(self.config.get("env")))
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}): {self._title}"
 
     @property
     def _title(self) -> str:
-        found = "not finished; evaluate it again with resume=True"
-        if self._is_finished:
-            found = f"score {cell(self.summary.metrics.get('score'))}, n {self.summary.n:,}"
-        return visible(f"{self.config.get('env')}, {self.config.get('policy')}: {found}")
+        return visible(f"{self.config.get('env')}, {self.config.get('policy')}: {self._found}")
+
+    @property
+    def _found(self) -> str:
+        try:
+            return f"score {cell(self.summary.metrics.get('score'))}, n {self.summary.n:,}"
+        except DataError:  # to show a run is no place to fail; `summary` says why
+            if self._is_training:
+                return "a training run"
+            return "no summary that can be read" if self._is_finished else "not finished"
 
     def _repr_html_(self) -> str:
         """The summary as an HTML table: everything, then each group, with a bar and a 95 % interval for the score."""
         where = visible(f"run folder: {self.path}")
-        if not self._is_finished:
-            return _HTML.render(title=self._title, names=(), rows=(), lines=(where,))
-        summary = self.summary
+        try:
+            summary = self.summary
+        except DataError as error:
+            return _HTML.render(title=self._title, names=(), rows=(), lines=(visible(str(error)), where))
         names = [name for name in self._metrics() if name in summary.metrics]
         rows = [("all", summary.n, summary.metrics)]
         for facet, groups in summary.groups.items():
@@ -130,9 +138,13 @@ class Run:
 
     def _metrics(self) -> list[str]:
         """What the table shows: score, reward, the env's own, and what the evaluation adds."""
-        env = env_class(self.summary.env) if self.summary.env in ENVS else None
+        env = _known_env(self.summary.env)
         added = [name for name in self.summary.metrics if name.startswith(("pass@", "pass^", "macro_f1"))]
         return list(dict.fromkeys(["score", "reward", *(env.metrics if env else ()), *added]))
+
+
+def _known_env(name: object) -> type[Env[Any]] | None:
+    return env_class(name) if isinstance(name, str) and name in ENVS else None
 
 
 _HTML = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True).from_string(

@@ -11,7 +11,7 @@ from typing import Any
 from agl.errors import DataError
 from agl.run_folder import CONFIG, EPISODES, read_object
 from agl.stats import estimate
-from agl.trace import Episode, read_episodes
+from agl.trace import Episode, counted_episodes
 from eval.paper_table import Figure
 
 
@@ -47,11 +47,11 @@ def scored_run(folder: Path, envs: Collection[str], name: str) -> ScoredRun:
         raise DataError(f"expected a run of {name} in {folder}, got one of {config.get('env')!r}; choose another")
     if not (folder / EPISODES).is_file():
         raise DataError(f"expected {EPISODES} in {folder}, got none; finish the run with --resume")
-    latest = {episode.key: episode for episode in read_episodes(folder / EPISODES)}
-    scored = tuple(episode for episode in latest.values() if episode.score is not None)
+    episodes = list(counted_episodes(folder / EPISODES))
+    scored = tuple(episode for episode in episodes if episode.score is not None)
     if not scored:
         raise DataError(f"expected scored episodes in {folder}, got none; finish the run with --resume")
-    return ScoredRun(config, scored, len(latest) - len(scored))
+    return ScoredRun(config, scored, len(episodes) - len(scored))
 
 
 def mean(values: Sequence[float | None], clusters: Sequence[Hashable], *, bounded: bool = True) -> Figure | None:

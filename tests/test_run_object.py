@@ -86,6 +86,28 @@ def test_an_interrupted_run_can_be_read_and_its_last_samples_count(tmp_path: Pat
     assert agl.evaluate("toy", "oracle", limit=3, out=run.path, resume=True, progress=False).summary.n == 3
 
 
+def test_a_broken_run_is_shown_and_says_what_is_wrong(tmp_path: Path) -> None:
+    run = agl.evaluate("toy", "oracle", limit=3, out=tmp_path / "run", progress=False)
+    (run.path / "summary.json").write_text("{")
+    broken = agl.Run(run.path)
+    assert "no summary that can be read" in repr(broken)
+    assert "expected JSON" in broken._repr_html_()
+    with pytest.raises(DataError, match="expected JSON"):
+        _ = broken.summary
+    with pytest.raises(UserError, match="as text, got 0"):
+        broken.episode(0)
+    (run.path / "episodes.jsonl").unlink()
+    with pytest.raises(DataError, match="no file"):
+        list(broken.episodes())
+
+
+def test_a_training_run_is_told_as_one(tmp_path: Path) -> None:
+    (tmp_path / "training.json").write_text('{"env": "toy", "policy": "in-training"}')
+    assert "a training run" in repr(agl.Run(tmp_path))
+    with pytest.raises(DataError, match="evaluate its checkpoints"):
+        _ = agl.Run(tmp_path).summary
+
+
 class _Tags(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -132,6 +154,7 @@ def test_default_folders_of_one_second_do_not_collide(tmp_path: Path, monkeypatc
         ({"data": "none"}, "got 'none'"),
         ({"env_options": {"speed": 1}}, "got 'speed'"),
         ({"policy_options": {"speed": 1}}, "got 'speed'"),
+        ({"policy_options": {"players": ["x"]}}, "got 'players'"),
         ({"policy": Oracle(), "policy_options": {"speed": 1}}, "leave them out"),
         ({"resume": True, "out": None}, "name the run folder"),
         ({"env": None}, "option env: input should be a valid string"),
@@ -140,7 +163,7 @@ def test_default_folders_of_one_second_do_not_collide(tmp_path: Path, monkeypatc
         ({"seed": None}, "option seed: input should be a valid integer"),
         ({"concurrency": 2.5}, "option concurrency: input should be a valid integer"),
         ({"sampling": {"temperature": 1}}, "option sampling: expected agl.Sampling(...)"),
-        ({"sampling": agl.Sampling(temperature="hot")}, "option sampling.temperature: input should be a valid number"),  # type: ignore[arg-type]
+        ({"sampling": agl.Sampling(temperature="hot")}, "option sampling.temperature: input should be a valid number"),
         ({"env_options": {1: 2}}, "got 1"),
         ({"env_options": "fast"}, "option env_options: expected a map"),
     ],
