@@ -219,7 +219,7 @@ def _play(one: _Run, root: Path) -> Summary:
     from eval.tables import console
 
     def make_policy() -> Policy:
-        return build_policy(one.spec, one.chosen.sampling, players=one.checked.env.players, **one.chosen.policy_options)
+        return build_policy(one.spec, one.chosen.sampling, one.checked.env.players, **one.chosen.policy_options)
 
     try:
         with shown(f"{one.chosen.env}, {one.spec}", console(stderr=True)) as on_episode:

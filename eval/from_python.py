@@ -126,7 +126,7 @@ def evaluate(
     def make() -> Policy:
         if isinstance(policy, Policy):
             return _Lent(policy)
-        return build_policy(policy, settings, players=checked.env.players, **(policy_options or {}))
+        return build_policy(policy, settings, checked.env.players, **(policy_options or {}))
 
     try:
         with shown(f"{env}, {name}", console(stderr=True)) if progress else nullcontext() as on_episode:

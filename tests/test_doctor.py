@@ -54,15 +54,18 @@ def test_this_installation_is_fit_and_says_so(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_broken_is_told_apart_without_a_traceback(tmp_path: Path) -> None:
-    settings = hidden(tmp_path, "torch", "OSError('libcudart.so.13: cannot open shared object file')")
+@pytest.mark.parametrize("error", ["OSError", "RuntimeError"])
+def test_what_is_broken_is_told_apart_without_a_traceback(tmp_path: Path, error: str) -> None:
+    settings = hidden(tmp_path, "torch", f"{error}('libcudart.so.13: cannot open shared object file')")
     hidden(tmp_path, "networkx", "ModuleNotFoundError(\"No module named 'networkx'\", name='networkx')")
     done = agl("doctor", cwd=tmp_path, settings=settings)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert {line.split()[0] for line in lines} <= {"ok", "absent", "warning", "error", "errors:"}
     assert "No module named 'networkx'" in next(line for line in lines if line.startswith("error    env grit"))
-    assert "libcudart" in next(line for line in lines if line.startswith("warning  accelerators"))
+    told = next(line for line in lines if line.startswith("warning  accelerators"))
+    assert "libcudart" in told
+    assert told.endswith("reinstall torch")
     assert "Traceback" not in done.stderr
 
 

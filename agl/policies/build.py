@@ -33,7 +33,7 @@ def inner_spec(spec: str) -> tuple[str, str] | None:
     return (team, inner) if team in TEAMS and bracket and spec.endswith(")") else None
 
 
-def build_policy(spec: str, sampling: Sampling, /, *, players: Sequence[str] = (), **options: Any) -> Policy:
+def build_policy(spec: str, sampling: Sampling, players: Sequence[str] = (), /, **options: Any) -> Policy:
     """The policy that `spec` names, with `options` of its class (such as `max_batch` of `hf:`).
 
     Args:
@@ -44,9 +44,7 @@ def build_policy(spec: str, sampling: Sampling, /, *, players: Sequence[str] = (
     """
     if (nested := inner_spec(spec)) is not None:
         module, _, function = TEAMS[nested[0]].partition(":")
-        team: Policy = getattr(guarded_import(module), function)(
-            build_policy(nested[1], sampling, players=players, **options)
-        )
+        team: Policy = getattr(guarded_import(module), function)(build_policy(nested[1], sampling, players, **options))
         return team
     if spec in players:
         from agl.policies.scripted import Player
