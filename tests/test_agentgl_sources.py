@@ -76,6 +76,14 @@ def test_graphs_of_one_name_have_different_ids_and_one_graph_is_not_taken_twice(
     assert {task.part for task in parts} == {"train", "test"}
 
 
+def test_a_graph_with_a_name_of_one_letter_is_not_taken_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    ring(tmp_path / "r", 40, "red", "fox")
+    with pytest.raises(DataError, match="got r and r; leave one out"):
+        AgentglNc.tasks("r+r")
+
+
 def test_the_curriculum_takes_tertiles_of_each_graph(two: tuple[Path, Path]) -> None:
     red, blue = two
     tasks = [task for task in AgentglNc.tasks(f"{red}@train+{blue}@train") if isinstance(task, NcTask)]

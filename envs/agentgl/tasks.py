@@ -183,9 +183,10 @@ def _named_sources(source: str | None) -> list[tuple[str, str]]:
     for one in sources:
         place, split, part = read_source(one)
         graph = graph_of(place)
-        other = seen.setdefault((graph.content_hash, split, part), one)
-        if other is not one:
-            raise DataError(f"expected different graphs or parts in {source}, got {other} and {one}; leave one out")
+        key = graph.content_hash, split, part
+        if key in seen:
+            raise DataError(f"expected different graphs or parts in {source}, got {seen[key]} and {one}; leave one out")
+        seen[key] = one
         places.setdefault(graph.name or place, set()).add(place)
     found = []
     for one in sources:
