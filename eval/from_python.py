@@ -7,7 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -181,7 +181,7 @@ def _off_the_loop(
         return
     playing: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
     faults: list[BaseException] = []
-    stopped = threading.Event()
+    stopped, ended = threading.Event(), threading.Event()
 
     def told(progress: Progress) -> None:
         if stopped.is_set():
@@ -197,16 +197,19 @@ def _off_the_loop(
             run(told)
         except BaseException as error:
             faults.append(error)
+        finally:
+            ended.set()
 
-    thread = threading.Thread(target=work, name="agl-evaluate", daemon=True)
-    thread.start()
+    threading.Thread(target=work, name="agl-evaluate", daemon=True).start()
     try:
-        thread.join()
+        # After a `join` that was interrupted, Python 3.11 takes the thread as ended.
+        ended.wait()
     except KeyboardInterrupt:
         stopped.set()
         for loop, task in playing:
-            loop.call_soon_threadsafe(task.cancel)
-        thread.join()
+            with suppress(RuntimeError):  # all is played, and its loop closed
+                loop.call_soon_threadsafe(task.cancel)
+        ended.wait()
         raise
     if faults:
         raise faults[0]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from html.parser import HTMLParser
 from pathlib import Path
@@ -289,6 +291,27 @@ def test_an_interruption_of_a_notebook_keeps_what_is_finished(tmp_path: Path) ->
     assert int(count) == len(file.read_text().splitlines())
     run = agl.evaluate("toy", "oracle", data="train", out=tmp_path / "run", resume=True, progress=False)
     assert run.summary.n == 100
+
+
+def test_an_interruption_ends_the_run_before_it_is_told(tmp_path: Path) -> None:
+    class Slow(Oracle):
+        is_ready = False
+
+        async def prepare(self) -> None:
+            time.sleep(1.0)
+            self.is_ready = True
+
+    policy = Slow()
+
+    async def cell() -> None:
+        threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT]).start()
+        agl.evaluate("toy", policy, limit=2, out=tmp_path / "run", progress=False)
+
+    loop = asyncio.new_event_loop()
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_until_complete(cell())
+    loop.close()
+    assert policy.is_ready
 
 
 def test_import_stays_light() -> None:
