@@ -156,6 +156,11 @@ def read_source(source: str | None) -> tuple[str, str | None, Split]:
     if at and place and part in get_args(Split) and bool(split) == bool(slash):
         found: Split = part  # type: ignore[assignment]
         return place, split or None, found
+    if at and place and "+" not in behind and not Path(text).is_dir() and (place in SOURCES or Path(place).is_dir()):
+        raise DataError(
+            f"expected train, val or test behind {place}@, alone or as SPLIT/PART, got {behind!r}; "
+            f"write for example {place}@test or {place}@20-per-class/test"
+        )
     return text, None, "test"
 
 

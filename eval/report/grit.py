@@ -191,16 +191,18 @@ def plots(rows: Sequence[Row]) -> list[Figure]:
     for policy in dict.fromkeys(row.policy for row in rows):
         mine = [row for row in rows if row.policy == policy]
         suffix = f", {policy}" if len(mine) < len(rows) else ""
+        # All of them in each figure, so that a scheme has one colour.
+        schemes = sorted({row.facets["scheme"] for row in mine if "form" in row.facets})
         for form in sorted({row.facets["form"] for row in mine if "form" in row.facets}):
             chosen = [row for row in mine if row.facets.get("form") == form]
-            found.append(_by_size(chosen, form, suffix))
+            found.append(_by_size(chosen, form, schemes, suffix))
         recovered = [row for row in mine if "structure" in row.labels]
         if recovered:
             found.append(_structure(recovered, suffix))
     return found
 
 
-def _by_size(rows: Sequence[Row], form: str, suffix: str) -> Figure:
+def _by_size(rows: Sequence[Row], form: str, schemes: Sequence[str], suffix: str) -> Figure:
     sizes = sorted({row.facets["nodes"] for row in rows}, key=natural_key)
     series = {
         scheme: {
@@ -208,7 +210,7 @@ def _by_size(rows: Sequence[Row], form: str, suffix: str) -> Figure:
             for place, size in enumerate(sizes)
             if (chosen := [r for r in rows if r.facets.get("scheme") == scheme and r.facets["nodes"] == size])
         }
-        for scheme in sorted({row.facets["scheme"] for row in rows})
+        for scheme in schemes
     }
     return lines(
         f"grit-accuracy-{form}{suffix.replace(', ', '-')}",
