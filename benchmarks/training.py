@@ -51,7 +51,7 @@ def train(which: str, steps: int) -> dict[str, Any]:
 
     from agl.policies.hf import resolve_model
     from train.options import EpisodeArguments
-    from train.plan import setting, tokenizer_template
+    from train.setting import setting, tokenizer_template
     from train.trainer import EpisodeTrainer
 
     torch.set_num_threads(1)

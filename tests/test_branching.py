@@ -28,8 +28,8 @@ from tests.toy_env import Move, ToyEnv
 from tests.word_env import WordEnv, Words
 from train.branching import Tree, Window, allocate, shorten, top_entropy, tree_advantages
 from train.options import Branching, EpisodeArguments
-from train.plan import Setting
 from train.rollouts import Played, Player
+from train.setting import Setting
 
 GROUP = 8
 

@@ -56,7 +56,7 @@ def train(model: str, output: Path, *, source: str | None = None, **options: Any
     from transformers import AutoTokenizer
 
     from train.options import EpisodeArguments
-    from train.plan import Setting
+    from train.setting import Setting
     from train.trainer import EpisodeTrainer
 
     torch.set_num_threads(1)
@@ -295,7 +295,7 @@ def test_planned_prompt_lengths_are_those_of_the_rows(run: Run) -> None:
     from transformers import AutoTokenizer
 
     from agl.policies.chat_template import ChatTemplate
-    from train.plan import Setting, prompt_lengths
+    from train.setting import Setting, prompt_lengths
 
     setting = Setting(WordEnv, WordEnv.task_type, WordEnv.tasks(), Words(WordEnv.actions), 0)
     template = ChatTemplate(AutoTokenizer.from_pretrained(run.output / "checkpoint-3"))

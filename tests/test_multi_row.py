@@ -310,7 +310,7 @@ def test_ratios_to_vllm_are_bounded_as_the_mode_says(
 def test_decisions_of_one_context_are_refused() -> None:
     from agl.errors import UserError
     from train.options import EpisodeArguments
-    from train.plan import setting
+    from train.setting import setting
 
     with pytest.raises(UserError, match="under the dialect tags an episode has one context"):
         setting(EpisodeArguments(decisions="one"))

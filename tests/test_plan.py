@@ -15,7 +15,8 @@ from agl.cli import build
 from agl.errors import UserError
 from train.memory import MemoryPlan, count_parameters, memory_plan, model_config
 from train.options import EpisodeArguments, read_arguments, refuse_inert
-from train.plan import make_plan, plan_file, setting
+from train.plan import make_plan, plan_file
+from train.setting import setting
 from train.vllm_options import refuse_machine
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"

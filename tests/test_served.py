@@ -45,7 +45,7 @@ def trainer(model: str, source: str, output: Path) -> Any:
     from transformers import AutoTokenizer
 
     from train.options import EpisodeArguments
-    from train.plan import setting, with_curriculum
+    from train.setting import setting, with_curriculum
     from train.trainer import EpisodeTrainer
 
     torch.set_num_threads(1)

@@ -24,7 +24,7 @@ from train.episode_dataset import dataset_of
 from train.groups import RewardError
 from train.loss_rows import LossRow, rows_of
 from train.options import EpisodeArguments
-from train.plan import setting
+from train.setting import setting
 from train.shaping import format_credit
 
 TASK = ToyEnv.tasks("test", limit=1)[0]

@@ -24,8 +24,8 @@ from tests.tiny_trainer import GROUP, steps, turns_trainer
 from tests.turns_env import FreshWords, TurnsEnv, TurnsTask
 from tests.word_env import WordTask
 from train.options import EpisodeArguments
-from train.plan import Setting, evaluation_setting
 from train.prompt_order import PromptOrder
+from train.setting import Setting, evaluation_setting
 
 pytestmark = [pytest.mark.slow]
 

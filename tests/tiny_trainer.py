@@ -35,7 +35,7 @@ def turns_trainer(model: str, output: Path, *, source: str = "1,2,3,2", env: Any
     from transformers import AutoTokenizer
 
     from train.options import EpisodeArguments
-    from train.plan import Setting
+    from train.setting import Setting
     from train.trainer import EpisodeTrainer
 
     torch.set_num_threads(1)

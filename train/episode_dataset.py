@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agl.core import Task
-from train.plan import Setting
+from train.setting import Setting
 
 
 def dataset_of(setting: Setting) -> Any:

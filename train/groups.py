@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from agl.errors import AglError, UserError
 
@@ -192,3 +192,35 @@ def ratio(log_diffs: Sequence[float], *, how: Literal["sequence_mean", "sequence
         log_ratio /= len(log_diffs)
     masked = log_ratio > math.log(cap)
     return Ratio(0.0 if masked else math.exp(log_ratio), masked)
+
+
+def batch_of(grpo: Mapping[str, Any], prompts: int, ranks: int) -> BatchPlan:
+    """`batch_plan` of the values of GRPOConfig fields.
+
+    Raises:
+        UserError: numbers that do not fit together.
+    """
+    return batch_plan(
+        prompts=prompts,
+        group_size=grpo["num_generations"],
+        ranks=ranks,
+        per_rank=grpo["per_device_train_batch_size"],
+        steps_accumulated=grpo["gradient_accumulation_steps"],
+        steps_per_generation=_feeds(grpo, ranks),
+        iterations=grpo["num_iterations"],
+    )
+
+
+def _feeds(grpo: Mapping[str, Any], ranks: int) -> int | None:
+    """Forward passes fed by one generation, as GRPOConfig works it out."""
+    feeds: int | None = grpo.get("steps_per_generation")
+    rows = grpo.get("generation_batch_size")
+    if feeds is not None or rows is None:
+        return feeds
+    passes = ranks * grpo["per_device_train_batch_size"]
+    if rows % passes:
+        raise UserError(
+            f"option generation_batch_size: expected a multiple of {passes} (ranks x per_device_train_batch_size), "
+            f"got {rows}; set it to {max(1, rows // passes) * passes} or {-(-rows // passes) * passes}"
+        )
+    return int(rows // passes)

@@ -28,15 +28,9 @@ def main(argv: list[str]) -> None:
     from agl.policies.hf import resolve_model
     from train.commands import print_plan
     from train.options import read_arguments, refuse_inert
-    from train.plan import (
-        evaluation_setting,
-        make_plan,
-        prompt_lengths,
-        setting,
-        tokenizer_template,
-        with_curriculum,
-    )
+    from train.plan import make_plan
     from train.program import checkpoint, init_kwargs, refuse_finished
+    from train.setting import evaluation_setting, prompt_lengths, setting, tokenizer_template, with_curriculum
     from train.vllm_options import refuse_machine
 
     episodes, grpo, model = read_arguments(argv)

@@ -23,7 +23,7 @@ from agl.trace import Episode
 from train.blocking_calls import blocking_calls_end
 from train.branching import Branch, Member, Point, Tree, Window, spliced, top_entropy
 from train.options import Branching, EpisodeArguments
-from train.plan import Setting
+from train.setting import Setting
 
 
 class Sampler(Protocol):

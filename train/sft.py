@@ -33,8 +33,8 @@ def main(argv: list[str]) -> None:
     from agl.policies.hf import read_template, resolve_model
     from train.commands import print_plan
     from train.demonstrations import labelled
-    from train.plan import tokenizer_template
     from train.program import checkpoint, init_kwargs, refuse_finished
+    from train.setting import tokenizer_template
     from train.sft_options import check_numbers, read_arguments, refuse_inert
     from train.sft_plan import demonstrated, episode_arguments, make_plan
 

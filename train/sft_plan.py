@@ -16,7 +16,7 @@ from agl.tokens import Row
 from train.demonstrations import Demonstration, check_prompt, expert, read, token_rows
 from train.memory import MemoryPlan, memory_plan, model_config
 from train.options import EpisodeArguments
-from train.plan import setting, tokenizer_template
+from train.setting import setting, tokenizer_template
 from train.sft_options import SftArguments, check_file, check_numbers, refuse_inert
 
 

@@ -29,10 +29,10 @@ from train.earned import Earned, earned, flat_groups, mean_reward, summary, trea
 from train.episode_dataset import dataset_of
 from train.loss_rows import LossRow, draw, rows_of
 from train.options import EpisodeArguments
-from train.plan import Setting
 from train.prompt_order import PromptOrder
 from train.rollouts import Played, Player
 from train.sampling_trainer import SamplingTrainer
+from train.setting import Setting
 
 STRIKES = 3
 """Generations in a row with too many infrastructure failures that end the run."""
