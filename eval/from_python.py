@@ -21,10 +21,10 @@ from agl.policies.policy import Dialogue, Play, Policy, Sampling
 from agl.registry import env_class
 from agl.rollout import Limits
 from agl.run_folder import folder_name
-from eval.commands import EvalConfig, check_policies
+from eval.commands import EvalConfig, check_policies, checked
 from eval.progress import shown
 from eval.run import Run
-from eval.runner import LIMITS, Progress, plan
+from eval.runner import LIMITS, Progress
 from eval.runner import run as play
 from eval.tables import console
 
@@ -108,29 +108,17 @@ def evaluate(
             raise UserError("expected policy_options with the name of a policy, got a policy object; leave them out")
     else:
         check_policies([policy], env_class(env).players)
-    checked = plan(
-        env,
-        data=chosen.data,
-        limit=chosen.limit,
-        attempts=chosen.attempts,
-        seed=chosen.seed,
-        dialect=dialect,
-        concurrency=chosen.concurrency,
-        shots=chosen.shots,
-        limits=chosen.limits,
-        sampling=settings,
-        env_options=env_options,
-    )
-    folder = checked.folder(name, Path(out) if out is not None else _new_folder(env, name), resume=resume)
+    ready = checked(chosen.model_copy(update={"sampling": settings, "env_options": env_options or {}}))
+    folder = ready.folder(name, Path(out) if out is not None else _new_folder(env, name), resume=resume)
 
     def make() -> Policy:
         if isinstance(policy, Policy):
             return _Lent(policy)
-        return build_policy(policy, settings, checked.env.players, **(policy_options or {}))
+        return build_policy(policy, settings, ready.env.players, **(policy_options or {}))
 
     try:
         with shown(f"{env}, {name}", console(stderr=True)) if progress else nullcontext() as on_episode:
-            _off_the_loop(lambda told: play(checked, folder, make, on_episode=told), on_episode)
+            _off_the_loop(lambda told: play(ready, folder, make, on_episode=told), on_episode)
     except (ImportError, MemoryError, RuntimeError) as error:
         if (said := explained(error)) is None:
             raise

@@ -13,7 +13,7 @@ from agl.errors import UserError
 from train.groups import BatchPlan, batch_of
 from train.memory import MemoryPlan, memory_plan, model_config
 from train.options import EpisodeArguments, check_file, refuse_inert
-from train.setting import evaluation_setting, prompt_lengths, setting, tokenizer_template, with_curriculum
+from train.setting import evaluation_setting, prompt_lengths, setting, template_at_hand, with_curriculum
 from train.vllm_options import refuse_unfit
 
 PROBED = 64
@@ -210,57 +210,83 @@ def plan_file(file: Path, *, ranks: int | None = None, accelerate: Path | None =
 
     from train.grpo_config import GRPOConfig
 
-    values = check_file(file)
-    values.pop("env", None)
-    launch = read_yaml(accelerate) if accelerate is not None else {}
-    ranks = ranks or int(launch.get("num_processes") or 1)
-    names = [{field.name for field in dataclasses.fields(cls)} for cls in (EpisodeArguments, GRPOConfig, ModelConfig)]
-    episode, grpo_given, model_given = ({key: values[key] for key in values if key in part} for part in names)
+    ranks, zero3 = launched(accelerate, ranks)
+    episode, grpo_given, model_given = by_section(check_file(file), (EpisodeArguments, GRPOConfig, ModelConfig))
     arguments = EpisodeArguments(**episode)
-    model = dataclasses.asdict(ModelConfig(**model_given))
-    if not model["model_name_or_path"]:
-        raise UserError(f"expected model_name_or_path in {file}, got none; set it to smollm2, a folder or a Hub id")
+    model = model_values(model_given, file)
     grpo = _grpo_values(grpo_given, ranks)
     refuse_inert(grpo)
     found = with_curriculum(arguments, setting(arguments), grpo, ranks)
     evaluation_setting(arguments, found, grpo)
-    lengths: list[int] | None = None
-    try:
-        name, revision = str(model["model_name_or_path"]), model["model_revision"]
-        _, template = tokenizer_template(arguments, name, revision, hub=hub)
-    except UserError as error:
-        if "cannot load the tokenizer" not in str(error):
-            raise
-    else:
-        lengths = prompt_lengths(found, template, at_most=PROBED)
+    template = template_at_hand(arguments, model, hub=hub)
+    lengths = None if template is None else prompt_lengths(found, template, at_most=PROBED)
     return make_plan(
         arguments,
         grpo,
         model,
         prompts=len(found.tasks),
         ranks=ranks,
-        zero3=(launch.get("deepspeed_config") or {}).get("zero_stage") == 3,
+        zero3=zero3,
         lengths=lengths,
         hub=hub,
     )
 
 
 def _grpo_values(given: Mapping[str, Any], ranks: int) -> dict[str, Any]:
-    """All values of GRPOConfig for `ranks` processes, checked by GRPOConfig itself in this one process.
-
-    One process stands for all: it takes the rows of all ranks, and the CPU, so that bf16 needs no GPU here.
-    """
+    """All values of GRPOConfig for `ranks` processes; the one process that stands for them takes the rows of all."""
     from train.grpo_config import GRPOConfig
 
     per_rank = given.get("per_device_train_batch_size", 8)
     assumed = {"num_generations": 8, "gradient_accumulation_steps": 1, "num_iterations": 1}
     batch_of({**assumed, "per_device_train_batch_size": per_rank, **given}, 10**9, ranks)
-    here = {"use_cpu": True, "bf16": False, "fp16": False, "tf32": None, "output_dir": "plan", "report_to": "none"}
+    values = trainer_values(GRPOConfig, given, per_device_train_batch_size=per_rank * ranks)
+    return {**values, "per_device_train_batch_size": per_rank, "generation_batch_size": None}
+
+
+def launched(accelerate: Path | None, ranks: int | None) -> tuple[int, bool]:
+    """(processes, whether ZeRO-3 shards them) of a file for `accelerate launch --config_file`; `ranks` wins over it."""
+    launch = read_yaml(accelerate) if accelerate is not None else {}
+    zero3 = (launch.get("deepspeed_config") or {}).get("zero_stage") == 3
+    return ranks or int(launch.get("num_processes") or 1), zero3
+
+
+def by_section(values: Mapping[str, Any], sections: Sequence[type[Any]]) -> list[dict[str, Any]]:
+    """The values of a config that are fields of each of the dataclasses `sections`."""
+    names = [{field.name for field in dataclasses.fields(cls)} for cls in sections]
+    return [{key: value for key, value in values.items() if key in part} for part in names]
+
+
+def model_values(given: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """All values of ModelConfig.
+
+    Raises:
+        UserError: no model is named, or values that do not fit together.
+    """
+    from trl.trainer.model_config import ModelConfig
+
     try:
-        config = GRPOConfig(**{**given, **here, "per_device_train_batch_size": per_rank * ranks})
+        model = dataclasses.asdict(ModelConfig(**given))
     except (ValueError, TypeError) as error:
         raise UserError(f"the options do not fit together: {' '.join(str(error).split())}") from None
-    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(GRPOConfig)}
+    if not model["model_name_or_path"]:
+        raise UserError(f"expected model_name_or_path in {file}, got none; set it to smollm2, a folder or a Hub id")
+    return model
+
+
+def trainer_values(config: type[Any], given: Mapping[str, Any], **instead: Any) -> dict[str, Any]:
+    """All values of a trainer's config, checked by its class: on the CPU, so that bf16 needs no GPU here.
+
+    Args:
+        instead: values that this process takes in their place.
+
+    Raises:
+        UserError: values that do not fit together.
+    """
+    here = {"use_cpu": True, "bf16": False, "fp16": False, "tf32": None, "output_dir": "plan", "report_to": "none"}
+    try:
+        made = config(**{**given, **here, **instead})
+    except (ValueError, TypeError) as error:
+        raise UserError(f"the options do not fit together: {' '.join(str(error).split())}") from None
+    values = {field.name: getattr(made, field.name) for field in dataclasses.fields(config)}
     precision = {name: given.get(name) for name in ("use_cpu", "fp16")}
-    precision["bf16"] = given.get("bf16", not given.get("fp16"))
-    return {**values, **precision, "per_device_train_batch_size": per_rank, "generation_batch_size": None}
+    return {**values, **precision, "bf16": given.get("bf16", not given.get("fp16"))}

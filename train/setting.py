@@ -168,13 +168,31 @@ def prompt_lengths(setting: Setting, template: ChatTemplate, at_most: int | None
     return lengths
 
 
+class TokenizerError(UserError):
+    """No tokenizer at hand."""
+
+
+def template_at_hand(arguments: EpisodeArguments, model: Mapping[str, Any], *, hub: bool) -> ChatTemplate | None:
+    """The checked chat template of `model` (values of ModelConfig fields); None without its tokenizer.
+
+    Raises:
+        UserError: a chat template that rewrites earlier turns.
+    """
+    try:
+        name, revision = str(model["model_name_or_path"]), model["model_revision"]
+        return tokenizer_template(arguments, name, revision, hub=hub)[1]
+    except TokenizerError:
+        return None
+
+
 def tokenizer_template(
     arguments: EpisodeArguments, model: str, revision: str | None = None, *, hub: bool = True
 ) -> tuple[Any, ChatTemplate]:
     """The tokenizer of `model` and its checked chat template. `hub`: it may be asked.
 
     Raises:
-        UserError: no tokenizer there, or a chat template that rewrites earlier turns.
+        TokenizerError: no tokenizer there.
+        UserError: a chat template that rewrites earlier turns.
     """
     from transformers import AutoTokenizer
 
@@ -184,5 +202,5 @@ def tokenizer_template(
         )
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise UserError(f"cannot load the tokenizer of {model}: {reason}") from None
+        raise TokenizerError(f"cannot load the tokenizer of {model}: {reason}") from None
     return tokenizer, ChatTemplate(tokenizer, read_template(arguments.chat_template, tokenizer))

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agl.config import read_yaml
 from agl.errors import UserError
 from agl.policies.chat_template import ChatTemplate
 from agl.tokens import Row
 from train.demonstrations import Demonstration, check_prompt, expert, read, token_rows
 from train.memory import MemoryPlan, memory_plan, model_config
 from train.options import EpisodeArguments
-from train.setting import setting, tokenizer_template
+from train.plan import by_section, launched, model_values, trainer_values
+from train.setting import setting, template_at_hand
 from train.sft_options import SftArguments, check_file, check_numbers, refuse_inert
 
 
@@ -254,36 +254,14 @@ def plan_file(file: Path, *, ranks: int | None = None, accelerate: Path | None =
     from trl.trainer.model_config import ModelConfig
     from trl.trainer.sft_config import SFTConfig
 
-    values = check_file(file)
-    values.pop("env", None)
-    launch = read_yaml(accelerate) if accelerate is not None else {}
-    ranks = ranks or int(launch.get("num_processes") or 1)
-    names = [{field.name for field in dataclasses.fields(cls)} for cls in (SftArguments, SFTConfig, ModelConfig)]
-    ours, given, model_given = ({key: values[key] for key in values if key in part} for part in names)
+    ranks, zero3 = launched(accelerate, ranks)
+    ours, given, model_given = by_section(check_file(file), (SftArguments, SFTConfig, ModelConfig))
     arguments = SftArguments(**ours)
-    # One process stands for all, on the CPU, so that bf16 needs no GPU here.
-    here = {"use_cpu": True, "bf16": False, "fp16": False, "tf32": None, "output_dir": "plan", "report_to": "none"}
-    try:
-        model = dataclasses.asdict(ModelConfig(**model_given))
-        config = SFTConfig(**{**given, **here})
-    except (ValueError, TypeError) as error:
-        raise UserError(f"the options do not fit together: {' '.join(str(error).split())}") from None
-    if not model["model_name_or_path"]:
-        raise UserError(f"expected model_name_or_path in {file}, got none; set it to smollm2, a folder or a Hub id")
-    sft = {field.name: getattr(config, field.name) for field in dataclasses.fields(SFTConfig)}
-    sft |= {"use_cpu": given.get("use_cpu"), "fp16": given.get("fp16")}
-    sft["bf16"] = given.get("bf16", not given.get("fp16"))
+    model = model_values(model_given, file)
+    sft = trainer_values(SFTConfig, given)
     refuse_inert(sft, model["attn_implementation"])
     check_numbers(sft)
+    template = template_at_hand(episode_arguments(arguments), model, hub=hub)
     rows: list[Row] | int
-    try:
-        name, revision = str(model["model_name_or_path"]), model["model_revision"]
-        _, template = tokenizer_template(episode_arguments(arguments), name, revision, hub=hub)
-    except UserError as error:
-        if "cannot load the tokenizer" not in str(error):
-            raise
-        rows = len(demonstrations(arguments))
-    else:
-        rows = demonstrated(arguments, template)
-    zero3 = (launch.get("deepspeed_config") or {}).get("zero_stage") == 3
+    rows = len(demonstrations(arguments)) if template is None else demonstrated(arguments, template)
     return make_plan(rows, sft, model, ranks=ranks, over_length=arguments.over_length, zero3=zero3, hub=hub)[1]
