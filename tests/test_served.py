@@ -13,12 +13,12 @@ from agl.policies.scripted import Oracle
 from agl.trace import read_episodes
 from envs.agentgl.tasks import graph_of, node_tasks
 from eval.runner import evaluate
+from tests.served_tasks import Served, served
 from tests.test_agentgl_sources import ring
 from tests.tiny_model import save_tiny
 from tests.tiny_trainer import quiet_config
 from train.curriculum import tertiles
 from train.ease import node_scores
-from train.served import Served, served
 
 GROUP = 2
 
